@@ -238,6 +238,35 @@ def _weak(count: Any) -> Any:
     return to_type(count, default_int(), True)
 
 
+def _descent(g: Any, s: Any, y: Any, rho: Any, gamma: Any) -> Any:
+    """The direction of the next step: the two-loop recursion over the latest pairs of moves and
+    changes of the gradient; unused ones have rho = 0."""
+    q = g
+    a: list[Any] = []
+    kept = range(typeof(rho).shape[0])
+    for k in reversed(kept):
+        a.append(rho[k] * jnp.dot(s[k], q, precision=_dot))
+        q = q - a[-1] * y[k]
+    q = gamma * q
+    for k, ak in zip(kept, reversed(a), strict=True):
+        q = q + (ak - rho[k] * jnp.dot(y[k], q, precision=_dot)) * s[k]
+    return -q
+
+
+def _remembered(pairs: Any, move: Any, change: Any) -> Any:
+    """The pairs with a new one in the place of the oldest, if its curvature is positive."""
+    s, y, rho, gamma = pairs
+    curvature = jnp.dot(change, move, precision=_dot)
+    keep = curvature > 0
+    safe = jnp.where(keep, curvature, 1)
+    s = jnp.where(keep, jnp.roll(s, -1, 0).at[-1].set(move), s)
+    y = jnp.where(keep, jnp.roll(y, -1, 0).at[-1].set(change), y)
+    rho = jnp.where(keep, jnp.roll(rho, -1).at[-1].set(1 / safe), rho)
+    squares = jnp.dot(change, change, precision=_dot)
+    gamma = jnp.where(keep, curvature / jnp.where(squares == 0, 1, squares), gamma)
+    return s, y, rho, gamma
+
+
 def _lbfgs(
     fun: Callable[[Any], Any],
     x0: Any,
@@ -257,25 +286,13 @@ def _lbfgs(
     f0, g0 = evaluate(x0)
     dtype = typeof(x0).dtype
 
-    def direction(g: Any, s: Any, y: Any, rho: Any, gamma: Any) -> Any:
-        # The two-loop recursion over the latest pairs; unused ones have rho = 0.
-        q = g
-        a = []
-        for k in range(maxcor - 1, -1, -1):
-            a.append(rho[k] * jnp.dot(s[k], q, precision=_dot))
-            q = q - a[-1] * y[k]
-        q = gamma * q
-        for k, ak in zip(range(maxcor), reversed(a), strict=True):
-            q = q + (ak - rho[k] * jnp.dot(y[k], q, precision=_dot)) * s[k]
-        return -q
-
     def running(state: Any) -> Any:
         k, converged, failed, *_, evaluations = state
         return ~converged & ~failed & (k < maxiter) & (evaluations < limit)
 
     def body(state: Any) -> Any:
-        k, _, _, x, f, g, s, y, rho, gamma, evaluations = state
-        p = direction(g, s, y, rho, gamma)
+        k, _, _, x, f, g, *pairs, evaluations = state
+        p = _descent(g, *pairs)
         first = jnp.where(
             k == 0, jnp.minimum(1, 1 / jnp.maximum(jnp.linalg.norm(g), 1e-30)), 1
         ).astype(typeof(f).dtype)
@@ -283,30 +300,15 @@ def _lbfgs(
         move = jnp.where(found.done, found.step, 0).astype(dtype) * p
         g_new = jnp.where(found.done, found.g, g)
         f_new = jnp.where(found.done, found.f, f)
-        change = g_new - g
-        curvature = jnp.dot(change, move, precision=_dot)
-        keep = curvature > 0
-        safe = jnp.where(keep, curvature, 1)
-        s = jnp.where(keep, jnp.roll(s, -1, 0).at[-1].set(move), s)
-        y = jnp.where(keep, jnp.roll(y, -1, 0).at[-1].set(change), y)
-        rho = jnp.where(keep, jnp.roll(rho, -1).at[-1].set(1 / safe), rho)
-        squares = jnp.dot(change, change, precision=_dot)
-        gamma = jnp.where(keep, curvature / jnp.where(squares == 0, 1, squares), gamma)
+        pairs = _remembered(pairs, move, g_new - g)
         small = (
             f - f_new <= ftol * jnp.maximum(jnp.maximum(jnp.abs(f), jnp.abs(f_new)), 1)
         ) & found.done
         done = (jnp.linalg.norm(g_new, ord=norm) < gtol) | small
         return (
-            k + 1,
-            done,
-            ~found.done,
-            x + move,
-            f_new,
-            g_new,
-            s,
-            y,
-            rho,
-            gamma,
+            *(k + 1, done, ~found.done),
+            *(x + move, f_new, g_new),
+            *pairs,
             evaluations + found.k + 1,
         )
 

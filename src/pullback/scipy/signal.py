@@ -362,6 +362,33 @@ def _extend(x: Any, count: int, kind: str | None) -> Any:
     )
 
 
+def _with_zeros(v: Any, count: int) -> Any:
+    """An array with zeros behind its last axis."""
+    return jnp.pad(v, [(0, 0)] * (typeof(v).ndim - 1) + [(0, count)])
+
+
+def _transform_size_and_step(
+    nperseg: int, noverlap: int | None, nfft: int | None
+) -> tuple[int, int]:
+    """(the size of a segment's transform, the distance of the segments' first elements)"""
+    nfft = nperseg if nfft is None else int(nfft)
+    if nfft < nperseg:
+        raise ValueError("nfft must be greater than or equal to nperseg.")
+    noverlap = nperseg // 2 if noverlap is None else int(noverlap)
+    if noverlap >= nperseg:
+        raise ValueError("noverlap must be less than nperseg.")
+    return nfft, nperseg - noverlap
+
+
+def _scale(win: Any, fs: Any, scaling: str) -> Any:
+    """What power spectra are multiplied by."""
+    if scaling == "density":
+        return 1.0 / (fs * jnp.sum(win * win))
+    if scaling == "spectrum":
+        return 1.0 / jnp.sum(win) ** 2
+    raise ValueError(f"Unknown scaling: {scaling}")
+
+
 def _spectrum(
     x: Any,
     y: Any,
@@ -388,29 +415,18 @@ def _spectrum(
     second = first if same else arrays[1]
     if not same:
         n = max(typeof(first).shape[-1], typeof(second).shape[-1])
-        first, second = (
-            jnp.pad(v, [(0, 0)] * (typeof(v).ndim - 1) + [(0, n - typeof(v).shape[-1])])
-            for v in (first, second)
-        )
+        first, second = (_with_zeros(v, n - typeof(v).shape[-1]) for v in (first, second))
     is_complex = dtypes.is_complex(typeof(first).dtype)
     real = np.zeros((), typeof(first).dtype).real.dtype
     if nperseg is not None and nperseg < 1:
         raise ValueError("nperseg must be a positive integer")
     win, nperseg = _window(window, nperseg, typeof(first).shape[-1], real)
-    nfft = nperseg if nfft is None else int(nfft)
-    if nfft < nperseg:
-        raise ValueError("nfft must be greater than or equal to nperseg.")
-    noverlap = nperseg // 2 if noverlap is None else int(noverlap)
-    if noverlap >= nperseg:
-        raise ValueError("noverlap must be less than nperseg.")
-    step = nperseg - noverlap
+    nfft, step = _transform_size_and_step(nperseg, noverlap, nfft)
     first = _extend(first, nperseg // 2, boundary)
     second = first if same else _extend(second, nperseg // 2, boundary)
     if padded:
         extra = (-(typeof(first).shape[-1] - nperseg) % step) % nperseg
-        first, second = (
-            jnp.pad(v, [(0, 0)] * (typeof(v).ndim - 1) + [(0, extra)]) for v in (first, second)
-        )
+        first, second = (_with_zeros(v, extra) for v in (first, second))
     onesided = return_onesided and not is_complex
 
     def transformed(v: Any) -> Any:
@@ -426,24 +442,14 @@ def _spectrum(
     if mode == "psd":
         other = spectra if same else transformed(second)
         spectra = jnp.conj(spectra) * other
-    if scaling == "density":
-        scale = 1.0 / (fs * jnp.sum(win * win))
-    elif scaling == "spectrum":
-        scale = 1.0 / jnp.sum(win) ** 2
-    else:
-        raise ValueError(f"Unknown scaling: {scaling}")
-    if mode == "stft":
-        scale = jnp.sqrt(scale)
-    spectra = spectra * scale
+    scale = _scale(win, fs, scaling)
+    spectra = spectra * (jnp.sqrt(scale) if mode == "stft" else scale)
     if onesided and mode == "psd":
         last = None if nfft % 2 else -1
         spectra = spectra.at[..., 1:last].mul(2)
     of_result = np.zeros((), typeof(spectra).dtype).real.dtype  # no transform has half floats
-    frequencies = (
-        jnp.fft.rfftfreq(nfft, 1 / fs, dtype=of_result)
-        if onesided
-        else jnp.fft.fftfreq(nfft, 1 / fs, dtype=of_result)
-    )
+    frequencies_of = jnp.fft.rfftfreq if onesided else jnp.fft.fftfreq
+    frequencies = frequencies_of(nfft, 1 / fs, dtype=of_result)
     total = typeof(first).shape[-1]
     times = jnp.asarray(np.arange(nperseg / 2, total - nperseg / 2 + 1, step), of_result) / fs
     if boundary is not None:
