@@ -33,6 +33,7 @@ from . import (
 )
 from .util import static_axes, user_dtype
 
+_joining: Any = lazy_module("pullback.numpy.joining")
 _taking: Any = lazy_module("pullback.numpy.taking")
 _scatter: Any = lazy_module("pullback.numpy.scatter")
 _ufuncs_more: Any = lazy_module("pullback.numpy.ufuncs_more")
@@ -406,16 +407,12 @@ def _method(fun: Callable[..., Any]) -> Callable[..., Any]:
 # Libraries call these two, as JAX has them.
 def _split(self: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """`jnp.split` of it."""
-    return importlib.import_module(".joining", __package__).split(  # type: ignore[no-any-return]
-        self, indices_or_sections, axis
-    )
+    return _joining.split(self, indices_or_sections, axis)  # type: ignore[no-any-return]
 
 
 def _unstack(self: Any, axis: int = 0) -> tuple[Any, ...]:
     """`jnp.unstack` of it."""
-    return importlib.import_module(".joining", __package__).unstack(  # type: ignore[no-any-return]
-        self, axis=axis
-    )
+    return _joining.unstack(self, axis=axis)  # type: ignore[no-any-return]
 
 
 def install(cls: Any, keep: frozenset[str] = frozenset(), native: bool = False) -> None:
