@@ -815,6 +815,34 @@ def test_what_is_stacked_to_be_reduced_is_not_stored():
     np.testing.assert_array_equal(pb.jit(steps)(x), np.maximum(np.abs(x), x[0]))
 
 
+def test_a_short_reduction_of_much_is_a_loop():
+    """Unrolled it would be so much code that what it reads is stored before."""
+    x, c = np.linspace(-2, 2, 3000, dtype=F32), np.linspace(-1, 1, 16, dtype=F32)
+    near = lambda x, c: jnp.exp(-jnp.square(x[None] - c[:, None])).sum(0)
+    compiled = program(near, x, c)
+    assert len(compiled.kernels) == 1 and not largest_temporary(compiled)
+    want = np.exp(-np.square(x[None] - c[:, None])).sum(0)
+    np.testing.assert_allclose(pb.jit(near)(x, c), want, rtol=1e-5)
+    place = lambda c, x: jnp.searchsorted(c, x, method="compare_all")
+    compiled = program(place, c, x)
+    assert len(compiled.kernels) == 1 and not largest_temporary(compiled)
+    np.testing.assert_array_equal(pb.jit(place)(c, x), np.searchsorted(c, x))
+
+
+def test_an_order_makes_no_zeros_and_nans_the_same():
+    """In the order of sorts they are equal anyway."""
+    table = np.array([-np.inf, -1, -0.0, 0.0, 0.0, 2, np.nan, np.nan], F32)
+    x = np.array([0.0, -0.0, 1, np.nan, -np.nan, np.inf], F32)
+    for side in ("left", "right"):
+        place = lambda t, x, side=side: jnp.searchsorted(t, x, side=side)
+        compiled = program(place, table, x)
+        shown = "".join(map(show_kernel, compiled.kernels))
+        sides = re.findall(r"l[et]_total (%\w+), (%\w+)", shown)
+        assert sides
+        assert all(re.search(rf"{v}:f32 = @", shown) for pair in sides for v in pair)
+        np.testing.assert_array_equal(pb.jit(place)(table, x), np.searchsorted(table, x, side=side))
+
+
 def test_stacked_rows_are_read_in_pieces():
     """Which of the stacked arrays an element of a merged axis comes from is known in each piece:
     no index is divided in lanes."""

@@ -446,7 +446,7 @@ class Graph:
         shape = tuple(red.shape[k] for k in red.kept)
         abreast = not callable(red.combine) and len(red.dtypes) == 1
         abreast = abreast and runs_abreast(red.shape, red.axes, [n for n, _ in red.deps], cheap)
-        short = red.count <= 16 and not abreast
+        short = red.count <= 16 and not abreast and not _much_unrolled(red)
         red.in_order = abreast and red.count <= 16 and red.combine[0] in ("add", "mul")
         for k, dtype in enumerate(dtypes):
             node = self.add(Node(shape, dtype, "pw" if short else "red"))
@@ -482,6 +482,31 @@ class Graph:
         if op.effect:
             self.effects.append(op)
         return op.outs
+
+
+MUCH = 200.0  # operations of a result; of what costs more the operands would be stored
+LARGE = 1 << 14  # elements whose pass over memory takes longer than a loop does
+
+
+def _much_unrolled(red: Reduction) -> bool:
+    """Whether a short reduction of many elements computes so much for each result that it had
+    better be a loop: unrolled it is too much for one value, and what it reads is stored (fuse.py
+    counts as this does)."""
+    if math.prod(red.shape) < LARGE or red.axes[-1] == len(red.shape) - 1:
+        return False
+    costs: dict[Node, float] = {}
+
+    def cost(node: Node) -> float:
+        if node.kind != "pw" or node.slot is not None or len(costs) > SEEN:
+            return 1.0
+        if node not in costs:
+            costs[node] = 1.0
+            repeat = node.red.count if node.red is not None else 1
+            costs[node] = node.own + repeat * sum(cost(dep) for dep, _ in node.deps)
+        return costs[node]
+
+    whole = red.count * (red.own + sum(cost(dep) for dep, _ in red.deps))
+    return whole > MUCH and len(costs) <= SEEN
 
 
 # Lanes across rows read at a stride, which they do together up to this one; a row of so many
