@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax._src import array, test_util as jtu
+from jax._src import array, dtypes, test_util as jtu
 from jax._src.lax import parallel
 from jax._src.lib import xla_client as xc
 from jax._src.named_sharding import SdyArray, SdyDim
@@ -25,7 +25,7 @@ def refused(name, call):
     try:
         print(name, "gave", call())
     except Exception as error:  # the first words of both messages are the same
-        print(name, type(error).__name__, str(error).splitlines()[0][:60])
+        print(name, type(error).__name__, str(error).splitlines()[0][:50])
 
 
 # what XLA and Shardy are told
@@ -101,6 +101,10 @@ for where in (parallel.pargmax, parallel.pargmin):
     rows = jnp.array([[3, 1, 3], [2, 5, 2], [2, 0, 9]])
     print(jax.vmap(partial(where, axis_name="i"), in_axes=1, out_axes=None, axis_name="i")(rows))
 
+kinds = (np.int8, np.float32, bool, int, float, complex)
+print([dtypes.safe_to_cast(a, b) for a in kinds for b in (np.int32, np.float16, np.complex64)])
+print([dtypes.coerce_to_array(x).dtype for x in (1, 1.0, True, 1j, np.int64(1))])
+
 # what is refused
 shape = (8, 2)
 over_two = NamedSharding(jtu.create_mesh((2,), ("x",)), P("x"))
@@ -130,6 +134,7 @@ for name, call in {
     "device and backend": lambda: jax.jit(lambda x: x, device=devices[0], backend="cpu"),
     "device and shardings": lambda: jax.jit(lambda x: x, device=devices[0], in_shardings=one),
     "static and donated": lambda: jax.jit(lambda x: x, static_argnums=0, donate_argnums=0),
+    "axis_size": lambda: jax.pmap(lambda x: x, axis_size=3)(np.ones(8)),
     "memory": lambda: NamedSharding(AbstractMesh((2,), ("x",)), P(), memory_kind="weird"),
 }.items():
     refused(name, call)

@@ -258,3 +258,16 @@ def test_a_size_that_no_argument_has() -> None:
     for f in (lambda x: pb.numpy.ones(k).sum() + x, lambda x: x + k, lambda x: pb.numpy.ones(k)):
         with pytest.raises(pb.errors.UnexpectedDimVar, match="'k' that is not appearing"):
             pb.export.export(pb.jit(f))(1.0)
+
+
+def test_sizes_of_several_scopes() -> None:
+    """None of one scope is known to be one of another: refused before anything is traced."""
+
+    def exported(m: Any) -> Any:
+        shapes = [m.export.symbolic_shape("b") for _ in range(2)]
+        specs = [m.ShapeDtypeStruct(s, np.float32) for s in shapes]
+        return m.export.export(m.jit(lambda x, y: (x, y)))(specs[0], [specs[1]])
+
+    for m in (jax, pb):
+        with pytest.raises(ValueError, match="Invalid mixing of symbolic scopes when exporting"):
+            exported(m)

@@ -392,6 +392,25 @@ def _vjp_of(exported: Exported) -> Exported:
     )
 
 
+def _check_scopes(fun: Any, args: Any, kwargs: Any) -> None:
+    """ValueError if the symbolic sizes of arguments were named in several scopes: no size of one is
+    known to be one of another."""
+    first: tuple[str, Any] | None = None
+    for path, x in tree.flatten_with_path((args, kwargs))[0]:
+        where = ("args", "kwargs")[path[0].idx] + tree.keystr(path[1:])
+        for size in getattr(x, "shape", ()):
+            if not isinstance(size, DimExpr):
+                continue
+            first = first or (where, size.scope)
+            if size.scope is not first[1]:
+                raise ValueError(
+                    f"Invalid mixing of symbolic scopes when exporting {fun.__name__}.\nExpected "
+                    f"current (from {first[0]}) scope {first[1]}\nand found for '{size}' ({where}) "
+                    f"scope {size.scope}\nFix: name the sizes in one call of symbolic_shape, or "
+                    "pass it `scope`."
+                )
+
+
 def export(
     fun_jit: Any,
     *,
@@ -423,6 +442,7 @@ def export(
             )
 
     def do_export(*args: Any, **kwargs: Any) -> Exported:
+        _check_scopes(fun_jit, args, kwargs)
         traced = fun_jit.trace(*args, **kwargs)
         if traced._call.consts:
             raise ValueError(

@@ -117,7 +117,13 @@ def pmap(
                 "broadcasted arguments must be passed positionally."
             )
         _check_static(fun, args, static)
-        size = axis_size or _axis_length(args, kwargs, in_axes, static)
+        length = _axis_length(args, kwargs, in_axes, static)
+        if axis_size is not None and length not in (None, axis_size):
+            raise ValueError(
+                f"Specified axis_size {axis_size} doesn't match received axis_size {length}. Fix: "
+                "leave it out."
+            )
+        size = axis_size or length
         if size is None:
             raise ValueError(
                 "pmap requires at least one argument with a mapped axis. Fix: pass an array with "

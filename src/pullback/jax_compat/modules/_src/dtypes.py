@@ -39,7 +39,7 @@ _float_types = [d for d in _dtypes.ALL_DTYPES if _dtypes.is_float(d)]
 _float8_dtypes = [d for d in _float_types if d.name.startswith("float8_")]
 _custom_float_dtypes = [d for d in _float_types if d.isbuiltin != 1]
 _intn_dtypes = [d for d in _int_types if d.isbuiltin != 1]
-short_dtype_name, coerce_to_array = _dtypes.short_name, np.asarray
+short_dtype_name = _dtypes.short_name
 
 
 def default_int_dtype() -> Any:
@@ -84,11 +84,21 @@ def check_valid_dtype(dtype: Any) -> None:
         raise TypeError(f"JAX only supports number, bool, and string dtypes, got dtype {dtype}")
 
 
+def coerce_to_array(x: Any) -> np.ndarray:
+    """A value as an array of NumPy's, a Python number of its default dtype. OverflowError for an
+    integer that does not fit into it."""
+    if type(x) not in _dtypes.python_scalar_dtypes:
+        return np.asarray(x)
+    return np.asarray(x, canonicalize_dtype(_dtypes.python_scalar_dtypes[type(x)]))
+
+
 def safe_to_cast(input_dtype_or_value: Any, output_dtype_or_value: Any) -> bool:
     """Does promotion with the second give the second's dtype?"""
-    target = dtype(output_dtype_or_value)
-    if is_python_scalar(input_dtype_or_value):
-        return bool(result_type(input_dtype_or_value, target) == target)
+    target, given = dtype(output_dtype_or_value), input_dtype_or_value
+    if given in (bool, int, float, complex):  # types of numbers are as weak as those
+        given = given(0)
+    if is_python_scalar(given):
+        return bool(result_type(given, target) == target)
     return bool(promote_types(dtype(input_dtype_or_value), target) == target)
 
 
