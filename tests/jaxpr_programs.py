@@ -547,13 +547,16 @@ for _n in ("cholesky", "cho_factor", "schur"):
 for _n in ("fft", "ifft", "irfft", "fft2", "ifftn", "hfft"):
     add(f"jnp.fft.{_n}", lambda P, n=_n: lambda x: getattr(P.numpy.fft, n)(x), M)
 # functions made of others: which of them are named
-for _n in "vstack hstack column_stack sort_complex".split():
+for _n in "vstack hstack dstack column_stack sort_complex".split():
     add(f"jnp.{_n} of rows", lambda P, n=_n: lambda x: getattr(P.numpy, n)(x), M)
 for _n in "nonzero argwhere flatnonzero where".split():
     add(f"jnp.{_n}", lambda P, n=_n: lambda x: getattr(P.numpy, n)(x, size=5, fill_value=7), M)
 add("jnp.mask_indices", lambda P: lambda: P.numpy.mask_indices(3, P.numpy.tril, size=6))
 add("jnp.concatenate of rows", lambda P: lambda x: P.numpy.concatenate(x, 1), M[None])
 add("jnp.take that wraps", lambda P: lambda x, i: P.numpy.take(x, i, mode="wrap"), V, I3)
+add("jnp.atleast_3d", lambda P: lambda x, y: P.numpy.atleast_3d(x, y), V, M)
+add("jnp.fft.fft2 cut", lambda P: lambda x: P.numpy.fft.fft2(x, s=(2, 4)), M)
+add("jnp.fft.irfft cut", lambda P: lambda x: P.numpy.fft.irfft(x, n=4), M)
 add("jnp.fft.rfft of more", lambda P: lambda x: P.numpy.fft.rfft(x, n=6), V)
 
 

@@ -125,7 +125,7 @@ def canonical(text: str) -> str:
     regard to line breaks.
     """
     names: dict[str, str] = {}
-    text = re.sub(r"\s+", " ", _clean(text))
+    text = re.sub(r"\s+", " ", _clean(text)).replace("[ ", "[").replace(" ]", "]")
 
     def rename(m: re.Match[str]) -> str:
         return names.setdefault(m.group(0), f"v{len(names)}")

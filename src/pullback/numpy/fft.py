@@ -41,7 +41,7 @@ def _resize(a: Any, sizes: dict[int, int]) -> Any:
     if any(k in sizes and sizes[k] < shape[k] for k in range(len(shape))):
         a = a[keep]
     widths = [(0, max(sizes.get(k, n) - n, 0)) for k, n in enumerate(shape)]
-    return padding.pad(a, widths) if any(high for _, high in widths) else a
+    return padding.pad(a, widths)
 
 
 def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: str | None) -> Any:
@@ -88,7 +88,8 @@ def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: st
     cut = dict(zip(axes, sizes, strict=True))
     if real_out:
         cut[axes[-1]] = sizes[-1] // 2 + 1
-    a = _resize(a, cut)
+    if s is not None or typeof(a).shape[axes[-1]] != cut[axes[-1]]:
+        a = _resize(a, cut)
     out = _along(a, kind, axes, tuple(sizes))
     real = np.zeros((), typeof(out).dtype).real.dtype
     factor = _norm_factor(norm, sizes, kind in (lax.FftType.FFT, lax.FftType.RFFT), real, name)

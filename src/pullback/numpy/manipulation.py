@@ -350,8 +350,11 @@ def squeeze(a: Any, axis: Any = None) -> Any:
 
 def _atleast(name: str, n: int, grow: Any, doc: str) -> Any:
     def run(*arys: Any) -> Any:
-        out = [grow(as_array(unwrap(a))) for a in arys]
-        return out[0] if len(out) == 1 else out
+        if len(arys) == 1:
+            return grow(as_array(unwrap(arys[0])))
+        # Of several arrays, JAX's programs name each that gets a third axis.
+        each = call if n == 3 else grow
+        return [each(as_array(unwrap(a))) for a in arys]
 
     run.__name__ = name
     call = jit(run)
