@@ -299,7 +299,7 @@ class Loops:
         if rest_masked:
             self.rest_in_lanes(e, s, middle, hi, lanes, width if inner else 1)
             return
-        if inner and width > 1 and not brief:
+        if width > 1 and not brief:
             turned, middle = middle, hi - self.remainder(e, hi - middle, lanes)
             self.lane_loop(e, s, turned, middle, lanes, 1, None)
         e.in_lanes, before = True, e.in_lanes
@@ -549,7 +549,7 @@ MASKED = 10.0  # arithmetic of an iteration beside which masks take time, and me
 HEAVY = 24.0  # arithmetic of an iteration that is worth LLVM's scheduling and registers
 LANE_BY_LANE = 2.0  # arithmetic that is worth taking one place lane by lane, where it is much
 MUCH_AROUND = 40.0  # arithmetic of an iteration that holds a loop, beyond which registers are few
-PAIRED = 40.0  # arithmetic of an iteration that is worth a second vector, whatever the machine
+PAIRED = 40.0  # arithmetic of an iteration that is worth as many vectors on every machine
 MOST_ABREAST = 8  # vectors that a loop computes side by side
 CHAIN = 32  # integer operations one after the other, beyond what the next iteration's can hide
 BRIEFLY = 10.0  # arithmetic of an iteration that quick code does element by element
@@ -557,21 +557,22 @@ FEW = 14.0  # arithmetic of an iteration, beyond which lanes are worth taking ap
 
 
 def vectors_abreast(body: Sequence[Stmt], cost: float, target: Target) -> int:
-    """How many vectors a loop computes side by side where registers are many. What follows from
-    each other within one vector has to wait; wide vectors take twice as long on some processors,
-    and little of the next iterations is in sight if an iteration is long. Of chains of integers,
-    as random bits are, there may be more, as they need few registers; fewer where many values are
-    kept, and where there are branches that lanes may all leave out."""
-    if target.registers < 32 or cost < (MASKED if target.masks else PAIRED):
+    """How many vectors a loop computes side by side. What follows from each other within one vector
+    has to wait; wide vectors take twice as long on some processors, and little of the next
+    iterations is in sight if an iteration is long. What registers do not hold is in the nearest
+    cache meanwhile, which takes less. Of chains of integers, as random bits are, there may be most,
+    as they need few registers; fewer where many values are kept, and where there are branches that
+    lanes may all leave out."""
+    if cost < MASKED:
         return 1
     if has(body, If):
-        return 2 if cost >= PAIRED else 1
+        return 2 if cost >= PAIRED and target.registers >= 32 else 1
     stmts = tuple(walk(body))
-    if integer_chain(stmts) < CHAIN:
-        return 4 if target.masks else 2
-    if 4 * values_alive(stmts) > target.registers:
-        return 2
-    return MOST_ABREAST if target.masks else 4
+    if integer_chain(stmts) >= CHAIN:
+        if 4 * values_alive(stmts) > 32:
+            return 2
+        return MOST_ABREAST if target.masks else 4
+    return 4 if target.masks or cost >= PAIRED else 2
 
 
 def _light_inside(body: Sequence[Stmt]) -> bool:
