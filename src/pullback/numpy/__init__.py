@@ -61,6 +61,7 @@ if _TYPE_CHECKING:
     from .array_api_info import (
         ArrayNamespaceInfo as __array_namespace_info__,  # noqa: F401
     )
+    from .averages import average as average, mean as mean, std as std, var as var
     from .choosing import choose as choose, piecewise as piecewise, select as select, where as where
     from .comparison import (
         equal as equal,
@@ -321,16 +322,12 @@ if _TYPE_CHECKING:
         any as any,
         argmax as argmax,
         argmin as argmin,
-        average as average,
         count_nonzero as count_nonzero,
         max as max,
-        mean as mean,
         min as min,
         prod as prod,
         ptp as ptp,
-        std as std,
         sum as sum,
-        var as var,
     )
     from .rounding import (
         around as around,
@@ -507,6 +504,7 @@ _late = _LateNames(
             "pow power remainder sign square true_divide"
         ),
         "array_api_info": "__array_namespace_info__=ArrayNamespaceInfo",
+        "averages": "average mean std var",
         "choosing": "choose piecewise select where",
         "comparison": (
             "equal greater greater_equal isfinite isinf isnan isneginf isposinf less less_equal "
@@ -565,10 +563,7 @@ _late = _LateNames(
             "arange eye fromfunction geomspace identity indices linspace logspace meshgrid mgrid "
             "ogrid tri tril triu vander"
         ),
-        "reductions": (
-            "all amax amin any argmax argmin average count_nonzero max mean min prod ptp std sum "
-            "var"
-        ),
+        "reductions": "all amax amin any argmax argmin count_nonzero max min prod ptp sum",
         "rounding": "around ceil floor rint round trunc",
         "scalar_types": (
             "ComplexWarning bfloat16 bool=bool_ bool_ can_cast cdouble character complex128 "
@@ -627,11 +622,12 @@ __all__ = [
         "annotations",
         "iterable",
         *(
-            "arithmetic array_api_info array_methods choosing comparison complex_parts creation "
-            "cumulative einsums elementary histograms index_sets index_tricks indexing joining "
-            "logic manipulation nan_reductions nonzeros operators padding polynomial products "
-            "putting quantiles ranges reductions rounding scalar_types scatter selecting sets "
-            "signals sorting tables taking ufunc_api ufuncs ufuncs_more util vectorizing"
+            "arithmetic array_api_info array_methods averages choosing comparison complex_parts "
+            "creation cumulative einsums elementary histograms index_sets index_tricks indexing "
+            "joining logic manipulation nan_reductions nonzeros operators padding polynomial "
+            "products putting quantiles ranges reductions rounding scalar_types scatter "
+            "selecting sets signals sorting tables taking ufunc_api ufuncs ufuncs_more util "
+            "vectorizing"
         ).split(),
     )
 ]

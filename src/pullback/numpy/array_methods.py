@@ -23,6 +23,7 @@ from ..primitives.convert import copy_p
 from ..primitives.keys import PRNGKeyArray
 from ..runtime.array import ArrayImpl
 from . import (
+    averages,
     complex_parts,
     creation,
     manipulation,
@@ -254,7 +255,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "dot": dot,
     "flatten": flatten,
     "max": reductions.max,
-    "mean": reductions.mean,
+    "mean": averages.mean,
     "min": reductions.min,
     "prod": reductions.prod,
     "ptp": reductions.ptp,
@@ -263,13 +264,13 @@ METHODS: dict[str, Callable[..., Any]] = {
     "reshape": reshape,
     "round": rounding.round,
     "squeeze": manipulation.squeeze,
-    "std": reductions.std,
+    "std": averages.std,
     "sum": reductions.sum,
     "swapaxes": manipulation.swapaxes,
     "to_device": to_device,
     "trace": products.trace,
     "transpose": transpose,
-    "var": reductions.var,
+    "var": averages.var,
     "view": view,
 }
 

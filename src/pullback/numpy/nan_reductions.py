@@ -10,7 +10,7 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
 from ..primitives.common import as_array
-from . import reductions
+from . import averages, reductions
 from .selecting import number, select_where
 from .util import (
     check_arraylike,
@@ -181,7 +181,7 @@ def _mean(
     a = as_array(unwrap(a))
     own = typeof(a).dtype
     if dtypes.is_bool(own) or dtypes.is_integer(own):
-        return reductions.mean(a, axis, dtype, None, keepdims, where=where)
+        return averages.mean(a, axis, dtype, None, keepdims, where=where)
     result = user_dtype(dtype, "nanmean") if dtype is not None else inexact(own)
     present = lax.bitwise_not(lax.ne(a, a))
     count = reductions.sum_reduce(present, axis, result, keepdims, None, where)
@@ -216,13 +216,13 @@ def nanmean(
 
 
 def _var(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any, mean: Any) -> Any:
-    compute, result = reductions._var_dtypes(a, dtype)
+    compute, result = averages.var_dtypes(a, dtype)
     a = to_type(as_array(unwrap(a)), inexact(compute), False)
     if mean is None:
         mean = nanmean(a, axis, compute if dtype is not None else None, None, True, where)
     missing = lax.ne(a, a)
     centered = select_where(
-        missing, 0, lax.sub(*reductions._rank_aligned(a, to_type(mean, typeof(a).dtype, False)))
+        missing, 0, lax.sub(*averages.rank_aligned(a, to_type(mean, typeof(a).dtype, False)))
     )
     if dtypes.is_complex(typeof(centered).dtype):
         squares = lax.real(lax.mul(centered, lax.conj(centered)))

@@ -15,7 +15,7 @@ from ..core.dims import DimExpr
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array
-from . import reductions
+from . import averages, reductions
 from .joining import concatenate
 from .manipulation import flip
 from .quantiles import median
@@ -282,7 +282,7 @@ def _pad(
     stats = {
         "maximum": reductions.max,
         "minimum": reductions.min,
-        "mean": reductions.mean,
+        "mean": averages.mean,
         "median": median,
     }
     return _pad_stat(a, widths, stat_length, stats[mode])

@@ -13,7 +13,7 @@ from ..api.jit import jit
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..primitives.common import as_array, as_int, is_symbolic
-from . import cumulative, indexing, reductions
+from . import averages, cumulative, indexing, reductions
 from .arithmetic import mod, true_divide
 from .joining import concatenate
 from .manipulation import atleast_2d, flip, moveaxis, ravel, transpose
@@ -509,7 +509,7 @@ def _cov(
     if aweights is not None:
         _check_weights("aweights", aweights, x, False)
         w = multiply(w, aweights) if w is not None else as_array(unwrap(aweights))
-    avg, total = reductions.average(x, axis=1, weights=w, returned=True)
+    avg, total = averages.average(x, axis=1, weights=w, returned=True)
     total = indexing.take_index(total, 0)
     if w is None:
         n = shape_of(x)[1] - ddof
