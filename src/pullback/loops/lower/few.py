@@ -38,6 +38,7 @@ COUNTED = 64  # so many words at a time are ordered by counting what is larger,
 LANES = 8  # for so many of them side by side
 PARTS = 8  # of a row that is alone, each of
 PART = 1 << 16  # so many elements at least
+READ = 2e-10  # seconds an element, measured for 5 to 10 wanted of rows of a hundred to a million
 
 
 def scannable(dtype: str) -> bool:
@@ -124,7 +125,8 @@ def scanned(g: Graph, x: Node, axis: int, k: int, outs: Outs) -> Any:
         else:
             box(b, rows, lambda row: scan.whole(row, targets), "seq", cost=2.0 * n)
 
-    return g.opaque(Opaque("top_k", [x], ["buffer"], emit=emit, work=2.0 * x.size), outs)
+    op = Opaque("top_k", [x], ["buffer"], emit=emit, work=2.0 * x.size, seconds=READ * x.size)
+    return g.opaque(op, outs)
 
 
 Targets = Sequence[tuple[Node, str]]
