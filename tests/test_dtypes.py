@@ -172,3 +172,18 @@ def test_what_has_no_promotion_is_refused(x: Any) -> None:
             return type(e)
 
     assert [outcome(pullback, c) for c in calls] == [outcome(jax, c) for c in calls]
+
+
+def test_numbers_without_a_width_leave_types_as_the_lattice_says() -> None:
+    """The common case is decided without the lattice's table: the same answers."""
+    weak = [np.dtype(n) for n in ("int32", "float32", "complex64", "bool")]
+    for d, w in itertools.product(dtypes.ALL_DTYPES, weak):
+        nodes = frozenset((dtypes._node(d, False), dtypes._node(w, True)))
+        try:
+            found = dtypes._lub(nodes)
+        except dtypes.TypePromotionError:
+            with pytest.raises(dtypes.TypePromotionError):
+                dtypes.join_types([(d, False), (w, True)])
+            continue
+        expected = (dtypes._WEAK[found], True) if isinstance(found, str) else (found, False)
+        assert dtypes.join_types([(d, False), (w, True)]) == expected, (d, w)

@@ -504,6 +504,8 @@ def test_quick_code_of_long_runs_is_for_several_threads() -> None:
     for rows, shared in ((200, False), (4000, True)):
         haste = tier.haste(1e9, 1e-3, 1e-7 * rows * 2, tiles=False)
         assert not tier.enabled() or (haste.kernel and haste.shared is shared)
+    many_loops = tier.haste(1e9, 1e-3, 6e-4, tiles=False, statements=100)
+    assert not tier.enabled() or (many_loops.kernel and not many_loops.shared)
     x = _rows(1000, 2000)
     closed = pullback.make_jaxpr(_softmax)(x)
     (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels

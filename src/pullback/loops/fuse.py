@@ -75,7 +75,7 @@ _NEAR = (1 << 21, 0.2), (1 << 24, 0.5)  # what bytes cost that caches hold, wher
 _OF = {
     "dot": 6e-11,
     "conv": 6e-11,
-    "fft": 5e-11,
+    "fft": 2e-11,
     "cumulative": 1e-10,
     "scatter": 2.5e-10,
     "select_and_scatter_add": 1e-10,
