@@ -247,3 +247,15 @@ def test_few_transforms_stay_on_one_thread(rows: int, threads: bool) -> None:
     closed = pb.make_jaxpr(pb.numpy.fft.rfft)(np.zeros((rows, 256), np.float32))
     shown = [show_kernel(k) for k in pipeline.compile_jaxpr(closed, reference_rule).kernels]
     assert any("for parallel" in text for text in shown) == threads
+
+
+@pytest.mark.parametrize("n", [2, 12, 32, 64, 100, 110])
+def test_many_short_real_rows_are_one_pass(n: int) -> None:
+    """Rows lie side by side in lanes; their first and last frequencies are real, as JAX's are."""
+    x = np.random.default_rng(n).normal(size=(2, 20, n)).astype(np.float32)
+    x[0, 0, 0] = np.inf
+    got, expected = pb.jit(pb.numpy.fft.rfft)(x), np.asarray(jax.jit(jnp.fft.rfft)(x))
+    assert not np.asarray(got)[..., [0, -1]].imag.any()
+    np.testing.assert_allclose(np.asarray(got)[1], expected[1], rtol=1e-5, atol=1e-5 * n**0.5)
+    closed = pb.make_jaxpr(pb.numpy.fft.rfft)(x)
+    assert len(pipeline.compile_jaxpr(closed, reference_rule).kernels) == 1

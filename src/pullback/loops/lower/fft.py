@@ -38,6 +38,9 @@ LARGEST = 13  # prime factor whose butterfly is written out
 WIDE = 127  # prime factor whose butterfly is loops
 MATRIX = 32  # transforms of contiguous entries, from this length on, are taken as matrices
 LONG = 8192  # and from this length on their columns and rows are operations of their own
+# Many short rows of real numbers are transformed as complex ones: to take a transform of half the
+# length apart reads rows backwards, whose frequencies are too few for loops of their own.
+SHORT_REAL, FEW_REAL = 120, 16
 SHARED = 400_000.0  # work of transforms, 5 to 10 us, from which on threads share them
 
 Pair = tuple[Atom, Atom]
@@ -663,6 +666,8 @@ def _real_axis(g: Graph, x: Node, dtype: str) -> Node:
     """The last axis of real numbers; frequencies 0 .. n/2."""
     *lead, n = x.shape
     out = ((*lead, n // 2 + 1), dtype)
+    if not n % 2 and n <= SHORT_REAL and math.prod(lead) >= FEW_REAL and radices(n):
+        return _short_real_rows(g, x, dtype)
     if n % 2 or n < 4:
 
         def real(b: Builder, before: Any, i: Index, _: Any) -> Pair:
@@ -714,6 +719,35 @@ def _real_axis(g: Graph, x: Node, dtype: str) -> Node:
     batch = tuple(range(rank - 1))
     deps = [(z, (*batch, None)), (table, (rank - 1,))]
     return g.pointwise(*out, deps, at, 12.0)
+
+
+def _short_real_rows(g: Graph, x: Node, dtype: str) -> Node:
+    """Rows of real numbers, of even length, side by side in lanes; frequencies 0 .. n/2. The first
+    and the last are real."""
+    *lead, n = x.shape
+    h, zero = n // 2, Const(0.0, part_dtype(dtype))
+
+    def load(b: Builder, o: Index, i: Index, _: Index) -> Pair:
+        return _complex(b, read(x, b, (*b.unravel(o, lead), i)))
+
+    def write(op: Opaque) -> Store:
+        node = op.outs[0]
+
+        def store(b: Builder, o: Index, i: Index, _: Index, v: Pair) -> None:
+            alone = _either(b, b.in_range(i, 0, 1), b.in_range(i, h, h + 1))
+            value = v[0], b.select(alone, zero, v[1])
+
+            def put() -> list[Atom]:
+                assert node.slot is not None
+                store_slot(b, node.slot, node.shape, dtype, (*b.unravel(o, lead), i), value)
+                return []
+
+            b.branch(b.in_range(i, 0, h + 1), put, list)
+
+        return store
+
+    outs = [((*lead, h + 1), dtype)]
+    return _apply(g, x, n, dtype, math.prod(lead), 1, -1, load, outs, write)
 
 
 def _real_inverse(g: Graph, x: Node, n: int, dtype: str, scale: float) -> Node:
