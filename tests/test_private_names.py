@@ -19,6 +19,7 @@ import pytest
 
 import pullback
 from pullback.jax_compat.modules._src.literals import TypedNdArray
+from pullback.jax_compat.modules._src.program_names import _maybe_perturbed, close_jaxpr
 from pullback.jax_compat.modules._src.sharding_impls import canonicalize_sharding
 from pullback.numpy.util import promote_dtypes_complex
 from pullback.sharding import AxisType, NamedSharding, PartitionSpec
@@ -55,6 +56,21 @@ def test_private_names_are_there() -> None:
         capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(HERE.parent / "src")},
     )  # fmt: skip
     assert done.returncode == 0 and not done.stdout.strip(), done.stdout + done.stderr[-2000:]
+
+
+def test_names_that_mean_something_else_than_ours() -> None:
+    program = pullback.make_jaxpr(lambda x: x * 2)(1.0).jaxpr
+    assert close_jaxpr(program).jaxpr is program and not close_jaxpr(program).consts
+    found = [_maybe_perturbed(1.0), _maybe_perturbed(pullback.numpy.ones(2))]
+
+    def note(*xs: Any) -> Any:
+        found.extend(map(_maybe_perturbed, xs))
+        return xs[0]
+
+    pullback.jvp(note, (1.0,), (1.0,))
+    pullback.jit(note)(1.0, 2)
+    pullback.vmap(note)(pullback.numpy.ones(2))
+    assert found == [False, False, True, True, False, False]
 
 
 if __name__ == "__main__":

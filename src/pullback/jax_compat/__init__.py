@@ -75,7 +75,7 @@ _SOURCES = {
     "_src.buffer_callback": "experimental.buffer_callback",
     "_src.callback": "primitives.callback pullback",
     "_src.custom_batching": "custom_batching",
-    "_src.custom_derivatives": "custom_derivatives",
+    "_src.custom_derivatives": "custom_derivatives jax_compat.modules._src.program_names",
     "_src.custom_partitioning_sharding_rule": "experimental.sharding_rules",
     "_src.debugger": "debug",
     "_src.debugger.cli_debugger": "debug",
@@ -96,7 +96,9 @@ _SOURCES = {
     "_src.interpreters.ad": "interpreters.ad primitives.layout",
     "_src.interpreters.batching": "interpreters.batching",
     "_src.interpreters.mlir": "interpreters.mlir",
-    "_src.interpreters.partial_eval": "interpreters.partial_eval core.build core.public",
+    "_src.interpreters.partial_eval": (
+        "interpreters.partial_eval jax_compat.modules._src.program_names core.build core.public"
+    ),
     "_src.interpreters.pxla": "interpreters.pxla",
     "_src.interpreters.remat": "jax_compat.modules._src.remat_names",
     "_src.interpreters.xla": "interpreters.xla",
