@@ -123,19 +123,21 @@ if _TYPE_CHECKING:
     from ..primitives.convolution import (
         ConvDimensionNumbers as ConvDimensionNumbers,
         ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers,
-        conv as conv,
         conv_dimension_numbers as conv_dimension_numbers,
         conv_general_dilated as conv_general_dilated,
-        conv_general_dilated_local as conv_general_dilated_local,
         conv_general_dilated_p as conv_general_dilated_p,
-        conv_general_dilated_patches as conv_general_dilated_patches,
         conv_general_permutations as conv_general_permutations,
         conv_general_shape_tuple as conv_general_shape_tuple,
         conv_shape_tuple as conv_shape_tuple,
-        conv_transpose as conv_transpose,
         conv_transpose_shape_tuple as conv_transpose_shape_tuple,
-        conv_with_general_padding as conv_with_general_padding,
         padtype_to_pads as padtype_to_pads,
+    )
+    from ..primitives.convolution_forms import (
+        conv as conv,
+        conv_general_dilated_local as conv_general_dilated_local,
+        conv_general_dilated_patches as conv_general_dilated_patches,
+        conv_transpose as conv_transpose,
+        conv_with_general_padding as conv_with_general_padding,
     )
     from ..primitives.cumulative import (
         cumlogsumexp as cumlogsumexp,
@@ -476,11 +478,13 @@ _late = _LateNames(
             "reduce_precision reduce_precision_p stage stage_p stop_gradient stop_gradient_p"
         ),
         "..primitives.convolution": (
-            "ConvDimensionNumbers ConvGeneralDilatedDimensionNumbers conv conv_dimension_numbers "
-            "conv_general_dilated conv_general_dilated_local conv_general_dilated_p "
-            "conv_general_dilated_patches conv_general_permutations conv_general_shape_tuple "
-            "conv_shape_tuple conv_transpose conv_transpose_shape_tuple conv_with_general_padding "
-            "padtype_to_pads"
+            "ConvDimensionNumbers ConvGeneralDilatedDimensionNumbers conv_dimension_numbers "
+            "conv_general_dilated conv_general_dilated_p conv_general_permutations "
+            "conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple padtype_to_pads"
+        ),
+        "..primitives.convolution_forms": (
+            "conv conv_general_dilated_local conv_general_dilated_patches conv_transpose "
+            "conv_with_general_padding"
         ),
         "..primitives.cumulative": (
             "cumlogsumexp cumlogsumexp_p cummax cummax_p cummin cummin_p cumprod cumprod_p cumsum "
