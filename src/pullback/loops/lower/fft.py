@@ -8,8 +8,8 @@ blocks of scratch. The first stage reads the operand, the last writes the result
 A long transform that is alone is taken as a matrix (its length n = n1 n2, x[j1 n2 + j2]): columns
 are transformed, turned by roots of order n, then rows are transformed; entry k1 + n1 k2 of the
 result is entry k2 of row k1. Lengths with large prime factors are convolutions of lengths that have
-none. Real transforms of even length are complex ones of half the length. Prime factors up to 13 are
-written out; sums of larger ones, up to 127, are loops.
+none. Real transforms of even length are complex ones of half the length, but for many short rows.
+Prime factors up to 13 are written out; sums of larger ones, up to 127, are loops.
 """
 
 from __future__ import annotations
