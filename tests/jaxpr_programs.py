@@ -554,6 +554,8 @@ for _n in "nonzero argwhere flatnonzero where".split():
 add("jnp.mask_indices", lambda P: lambda: P.numpy.mask_indices(3, P.numpy.tril, size=6))
 add("jnp.concatenate of rows", lambda P: lambda x: P.numpy.concatenate(x, 1), M[None])
 add("jnp.take that wraps", lambda P: lambda x, i: P.numpy.take(x, i, mode="wrap"), V, I3)
+add("jnp.diagonal", lambda P: lambda x: (P.numpy.diagonal(x, 1), P.numpy.diagonal(x, -1)), S)
+add("jnp.tile of more", lambda P: lambda x: P.numpy.tile(x, (2, 1)), V)
 add("jnp.atleast_3d", lambda P: lambda x, y: P.numpy.atleast_3d(x, y), V, M)
 add("jnp.fft.fft2 cut", lambda P: lambda x: P.numpy.fft.fft2(x, s=(2, 4)), M)
 add("jnp.fft.irfft cut", lambda P: lambda x: P.numpy.fft.irfft(x, n=4), M)

@@ -671,7 +671,7 @@ def tile(A: Any, reps: Any) -> Any:
     times = tuple(t if not hasattr(t, "__index__") else operator.index(t) for t in times)
     n = max(len(times), ndim_of(A))
     times = (1,) * (n - len(times)) + times
-    A = reshape(A, (1,) * (n - ndim_of(A)) + shape_of(A)) if ndim_of(A) < n else A
+    A = lax.expand_dims(A, tuple(range(n - ndim_of(A)))) if ndim_of(A) < n else A
     return lax.tile(A, times)
 
 
