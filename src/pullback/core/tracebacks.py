@@ -46,15 +46,14 @@ class replaying(using):
 
     __slots__ = ()
 
-    def __exit__(self, *raised: Any) -> None:
-        super().__exit__(*raised)
-        error = raised[1]
-        if isinstance(error, Exception) and self.info and not has_user_context(error):
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        using.__exit__(self)
+        if error is not None and isinstance(error, Exception) and self.info:
             _say_where(error, self.info)
 
 
 def _say_where(error: Exception, info: SourceInfo) -> None:
-    if info.code is None:
+    if info.code is None or has_user_context(error):
         return
     place = JaxStackTraceBeforeTransformation(
         f"{type(error).__name__}: {error}\n\nThe operation that failed, once transformed, was "
