@@ -46,8 +46,9 @@ class replaying(using):
 
     __slots__ = ()
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+    def __exit__(self, *raised: Any) -> None:
         using.__exit__(self)
+        error = raised[1]
         if error is not None and isinstance(error, Exception) and self.info:
             _say_where(error, self.info)
 
