@@ -457,8 +457,10 @@ def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     most = np.iinfo(np.int32).max
     offset = max(-most, min(offset, most))  # what lies farther is as empty
     i, j = lax.iota(np.int32, n), lax.iota(np.int32, n)
-    i = lax.add(np.int32(-offset), i) if offset < 0 else i
-    j = lax.add(np.int32(offset), j) if offset > 0 else j
+    if offset:  # the second counts from there
+        j = lax.add(np.int32(abs(offset)), j)
+    if offset < 0:
+        i, j = j, i
     out = indexing.take_index(moved, (..., i, j))
     if ndim_of(a) == 2 and rows == columns and not offset:  # as in JAX, these alone
         return to_type(out, typeof(out).dtype, False)
