@@ -292,7 +292,7 @@ jax.jit(f, static_argnums=2)  # fault
 def f(x):
     return x
 jax.jit(f, static_argnames="y")  # fault
-=== donate and static | donate_argnums
+=== donate and static | donate_argnames
 jax.jit(lambda x: x, static_argnums=0, donate_argnums=0)  # fault
 === donate_argnums out of range | donate_argnums
 jax.jit(lambda x: x, donate_argnums=3)  # fault

@@ -829,6 +829,13 @@ def test_a_short_reduction_of_much_is_a_loop():
     np.testing.assert_array_equal(pb.jit(place)(c, x), np.searchsorted(c, x))
 
 
+def test_products_of_nothing_summed_are_computed() -> None:
+    """An outer product of many elements is a reduction over no axes."""
+    x, w = np.ones(64, np.float32), np.arange(784, dtype=np.float32)
+    got = pb.jit(lambda x, w: pb.lax.dot_general(x, w, (((), ()), ((), ()))))(x, w)
+    np.testing.assert_array_equal(got, np.outer(x, w))
+
+
 def test_an_order_makes_no_zeros_and_nans_the_same():
     """In the order of sorts they are equal anyway."""
     table = np.array([-np.inf, -1, -0.0, 0.0, 0.0, 2, np.nan, np.nan], F32)

@@ -25,6 +25,7 @@ from .util import (
     check_arraylike,
     dtype_of,
     literal,
+    refuse_keys,
     refuse_out,
     shape_of,
     static_axes,
@@ -197,6 +198,7 @@ def _dtypes(
 
 def _promoted(d: Any) -> Any:
     """The dtype of sums: bools and short integers take the default width."""
+    refuse_keys(d)
     d = dtypes.canonicalize_dtype(d)  # of 64 bits, from where those were on
     if dtypes.is_bool(d):
         return default_int()

@@ -204,16 +204,21 @@ def promote_dtypes(*args: Any) -> list[Any]:
     return [to_type(x, dtype, weak) for x in args]
 
 
-def inexact(dtype: Any) -> Any:
-    """The dtype itself if it is floating or complex, else float32, or for 64-bit integers the
-    default float."""
-    if dtypes.is_inexact(dtype):
-        return dtype
+def refuse_keys(dtype: Any) -> None:
+    """TypeError for a dtype that is none of numbers."""
     if isinstance(dtype, dtypes.ExtendedDType):
         raise TypeError(
             f"Cannot interpret '{dtype}' as a data type of numbers. "
             "Fix: random.key_data(key) gives the words of a key."
         )
+
+
+def inexact(dtype: Any) -> Any:
+    """The dtype itself if it is floating or complex, else float32, or for 64-bit integers the
+    default float."""
+    if dtypes.is_inexact(dtype):
+        return dtype
+    refuse_keys(dtype)
     wide = np.dtype(dtype).itemsize == 8 and not dtypes.is_bool(dtype)
     return dtypes.canonicalize_dtype(np.float64 if wide else np.float32)
 

@@ -492,7 +492,7 @@ def _much_unrolled(red: Reduction) -> bool:
     """Whether a short reduction of many elements computes so much for each result that it had
     better be a loop: unrolled it is too much for one value, and what it reads is stored (fuse.py
     counts as this does)."""
-    if math.prod(red.shape) < LARGE or red.axes[-1] == len(red.shape) - 1:
+    if not red.axes or math.prod(red.shape) < LARGE or red.axes[-1] == len(red.shape) - 1:
         return False
     costs: dict[Node, float] = {}
 
