@@ -3,6 +3,7 @@ scatter, scratch, threads."""
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -667,6 +668,28 @@ def test_chains_of_integers_run_many_abreast(isa, kept):
     brief, _ = emit_module(kernel, isa, brief=True)
     once = 2 if isa.can_mask(4) and not isa.masks else 1  # whose rest is masked apart
     assert len(re.findall(r" = add <\d+ x i32> ", brief)) == once * rounds  # which runs but once
+
+
+@pytest.mark.parametrize("parts", [2, 12])
+def test_of_many_loops_none_is_widened(isa, parts):
+    """Vectors side by side are several times the code, which takes LLVM long: the gradient of
+    differences along three axes is a dozen loops."""
+    n = var("n")
+    a, o = Buf("a", "f32", (n,), "in"), Buf("o", "f32", (n,), "out")
+
+    def part(k):
+        i = var(f"i{k}")
+        values = [var(f"v{k}_{j}", "f32") for j in range(16)]
+        body = [Load(values[0], a, (i,))]
+        body += [Let(y, "mul", (x, Const(1.0 + k, "f32"))) for x, y in itertools.pairwise(values)]
+        return loop(i, n, "vector", *body, Store(o, (i,), values[-1]))
+
+    kernel = Kernel("parts", (a, o), (n,), (), tuple(part(k) for k in range(parts)))
+    for count in (0, 5, 64, 200):
+        check(kernel, [np.ones(count, np.float32), np.zeros(count, np.float32)], [count], isa)
+    text, _ = emit_module(kernel, isa)
+    products = len(re.findall(r" = fmul <\d+ x float> ", text)) // (parts * 15)
+    assert products <= 1 if parts > 2 else products > 1 or not isa.masks
 
 
 def test_what_literals_make_is_a_literal(isa):

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from pullback.backends.llvm import link, loader, os_shim
+from pullback.backends.llvm.analysis import walk
 from pullback.backends.llvm.aside import aside
 from pullback.backends.llvm.cache import DiskCache, Entry, disk_cache, kernel_key
 from pullback.backends.llvm.convert import from_memory, memory_type
@@ -26,7 +27,7 @@ from pullback.compile_log import KernelEntry, Progress
 from pullback.forking import renewed
 from pullback.loops import libraries
 from pullback.loops.canon import called_by, canonical_text, waits
-from pullback.loops.ir import Kernel
+from pullback.loops.ir import For, Kernel
 from pullback.loops.nesting import deep
 from pullback.loops.tiles import is_tile, tile_name
 from pullback.records import made, record, replaced
@@ -95,6 +96,10 @@ def _debug() -> frozenset[str]:
     return _SHOWN.intersection(text.replace(";", ",").split(",")) if text else _NOTHING
 
 
+# A kernel of more loops (parts of what is joined, leaves of a tree) takes LLVM long.
+MANY_LOOPS = 6
+
+
 def emit_module(
     kernel: Kernel,
     target: Target | None = None,
@@ -109,6 +114,8 @@ def emit_module(
     streamed = frozenset(kernel.params[k] for k in kernel.attrs.get("streamed", ()))
     module = Module(target, "pb", attrs=dict(kernel.attrs), streamed=streamed, brief=brief)
     module.alone = brief and alone
+    loops = sum(isinstance(s, For) and s.kind == "vector" for s in walk(kernel.body))
+    module.many = loops > MANY_LOOPS
     head = (
         "define i32 @pb_kernel(ptr %ctx, ptr %buffers, ptr %dims, ptr %scalars) "
         f"{FUNCTION_ATTRIBUTES}"

@@ -97,6 +97,7 @@ class Module:
     straight: bool = True  # nothing but straight vector loops: code generation level 0 does
     brief: bool = False  # the least code, for a first run: see tier.py
     alone: bool = False  # no lanes: LLVM's quick path takes half as long for single numbers
+    many: bool = False  # of its loops each has little to do: vectors side by side are more code
 
     def text(self) -> str:
         head = f'target triple = "{self.target.triple}"\n'

@@ -253,7 +253,8 @@ class Loops:
         brief = e.module.brief
         width = 4 if inner else 1
         if not inner and not brief:
-            width = vectors_abreast(s.body, cost, e.target)
+            many = e.module.many and cost < PAIRED
+            width = 1 if many else vectors_abreast(s.body, cost, e.target)
         if has(s.body, While) or (inner and brief):
             width = 1
         elif inner and cost >= MUCH_AROUND:
