@@ -329,17 +329,25 @@ def _eig(
     ctx: LoweringRuleContext, x: Any, *, compute_left_eigenvectors: bool,
     compute_right_eigenvectors: bool, **_: Any,
 ) -> list[Any]:  # fmt: skip
-    (aval,), out = ctx.avals_in, ctx.avals_out[0]
+    (aval,) = ctx.avals_in
     run = Call(aval)
-    n = aval.shape[-1]
     wanted = [compute_left_eigenvectors, compute_right_eigenvectors]
     left, right = (letter("V" if w else "N") for w in wanted)
-    vectors = run.aval(n, n, dtype=out.dtype)
+    options = {"compute_left": left, "compute_right": right}
+    return _eigen(ctx, run, wanted, lambda outs: run("geev", [x], [aval], outs, options))
+
+
+def _eigen(
+    ctx: LoweringRuleContext, run: Call, wanted: Sequence[bool],
+    call: Callable[[list[Any]], list[Any]],
+) -> list[Any]:  # fmt: skip
+    """What is wanted of a library's function, which gives eigenvalues (of real matrices in two
+    parts), left and right vectors and a report."""
+    (aval,), out = ctx.avals_in, ctx.avals_out[0]
+    n = aval.shape[-1]
     real = not dtypes.is_complex(aval.dtype)
-    parts = [run.aval(n)] * 2 if real else [out]
-    outs = [*parts, vectors, vectors, run.info]
-    found = run("geev", [x], [aval], outs, {"compute_left": left, "compute_right": right})
-    *values, vl, vr, info = found
+    parts, vectors = [run.aval(n)] * 2 if real else [out], run.aval(n, n, dtype=out.dtype)
+    *values, vl, vr, info = call([*parts, vectors, vectors, run.info])
     values = [hlo.complex(*values)] if real else values
     kept = [v for v, w in zip((vl, vr), wanted, strict=True) if w]
     return run.checked([*values, *kept], ctx.avals_out, info, "EQ")
@@ -352,18 +360,23 @@ def _svd(
 ) -> list[Any]:  # fmt: skip
     (aval,) = ctx.avals_in
     run = Call(aval)
-    m, n = aval.shape[-2:]
-    k = min(m, n)
+    k = min(aval.shape[-2:])
     mode = "N" if not compute_uv else "A" if full_matrices else "S"
-    values = run.aval(k, dtype=ctx.avals_out[0].dtype)
-    u = run.aval(m, m if mode != "S" else k)
-    vt = run.aval(n if mode != "S" else k, n)
+    values, u, vt = _svd_avals(run, aval, ctx.avals_out[0].dtype, mode != "S")
     outs = [aval, values, u, vt, run.info]
     name = "gesvd" if algorithm is f.SvdAlgorithm.QR else "gesdd"
     _, *found, info = run(name, [x], [aval], outs, {"mode": letter(mode)}, in_place=[(0, 0)])
     avals = [values, u, vt] if compute_uv else [values]
     found = run.checked(found[: len(avals)], avals, info, "EQ")
     return _singular_subset(found, avals, subset_by_index, k)
+
+
+def _svd_avals(run: Call, aval: Any, dtype: Any, full_matrices: bool) -> list[ShapedArray]:
+    """The types of singular values, U and the adjoint of V."""
+    m, n = aval.shape[-2:]
+    size = min(m, n)
+    rows, columns = (m, n) if full_matrices else (size, size)
+    return [run.aval(size, dtype=dtype), run.aval(m, rows), run.aval(columns, n)]
 
 
 def _singular_subset(

@@ -23,9 +23,11 @@ from ..types import i32_attr, type_of
 from .build import flag, full
 from .linalg import (
     Call,
+    _eigen,
     _permutation,
     _q_and_r,
     _singular_subset,
+    _svd_avals,
     composed,
     custom_call,
     rule,
@@ -202,19 +204,13 @@ def _eig_gpu(
         raise NotImplementedError(
             f"eig by {implementation} is not lowered for GPUs. Fix: EigImplementation.LAPACK."
         )
-    (aval,), out = ctx.avals_in, ctx.avals_out[0]
-    run, n = Solver(ctx, aval), aval.shape[-1]
+    (aval,) = ctx.avals_in
+    run = Solver(ctx, aval)
     wanted = [compute_left_eigenvectors, compute_right_eigenvectors]
-    real = not dtypes.is_complex(aval.dtype)
-    parts, vectors = [run.aval(n)] * 2 if real else [out], run.aval(n, n, dtype=out.dtype)
     options = {"left": flag(wanted[0]), "right": flag(wanted[1])}
     options |= _magma(_EIG_MAGMA[implementation])
-    target = "hybrid_eig_real" if real else "hybrid_eig_comp"
-    found = run.call(target, [x], [aval], [*parts, vectors, vectors, run.info], options)
-    *values, vl, vr, info = found
-    values = [hlo.complex(*values)] if real else values
-    kept = [v for v, w in zip((vl, vr), wanted, strict=True) if w]
-    return run.checked([*values, *kept], ctx.avals_out, info, "EQ")
+    target = "hybrid_eig_comp" if dtypes.is_complex(aval.dtype) else "hybrid_eig_real"
+    return _eigen(ctx, run, wanted, lambda outs: run.call(target, [x], [aval], outs, options))
 
 
 @rule("svd", *_GPUS)
@@ -227,7 +223,7 @@ def _svd_gpu(
     make = _by_bidiagonals if _is_bidiagonal(algorithm, aval.shape) else _by_rotations
     found, info = make(ctx, run, x, full_matrices, compute_uv, algorithm)
     size = min(aval.shape[-2:])
-    avals = _svd_avals(run, aval, ctx.avals_out[0].dtype, full_matrices, size)
+    avals = _svd_avals(run, aval, ctx.avals_out[0].dtype, full_matrices)
     avals = avals if compute_uv else avals[:1]
     found = run.checked(found, avals, info, "EQ")
     return _singular_subset(found, avals, subset_by_index, size)
@@ -238,14 +234,6 @@ def _is_bidiagonal(algorithm: Any, shape: Sequence[int]) -> bool:
     if algorithm in (None, kinds.DEFAULT):
         return max(shape[-2:]) > _JACOBI_SIZE
     return algorithm in (kinds.QR, kinds.DIVIDE_AND_CONQUER)
-
-
-def _svd_avals(
-    run: Solver, aval: Any, dtype: Any, full_matrices: bool, size: int
-) -> list[ShapedArray]:
-    m, n = aval.shape[-2:]
-    rows, columns = (m, n) if full_matrices else (size, size)
-    return [run.aval(size, dtype=dtype), run.aval(m, rows), run.aval(columns, n)]
 
 
 def _by_bidiagonals(
@@ -263,7 +251,7 @@ def _by_bidiagonals(
             "not on CUDA's. Fix: algorithm=SvdAlgorithm.QR."
         )
     wide = m < n and name == "gesvd"
-    values, *vectors = _svd_avals(run, aval, dtype, full_matrices, min(m, n))
+    values, *vectors = _svd_avals(run, aval, dtype, full_matrices)
     vectors = vectors[::-1] if wide else vectors
     vectors = vectors if compute_uv else [ShapedArray((), aval.dtype)] * 2
     options = {"compute_uv": flag(compute_uv), "full_matrices": flag(full_matrices)}
@@ -285,7 +273,7 @@ def _by_rotations(
     m, n = aval.shape[-2:]
     size, polar = min(m, n), algorithm is factor.SvdAlgorithm.POLAR
     whole = full_matrices or (size <= _JACOBI_WHOLE and not polar)
-    values, u, vt = _svd_avals(run, aval, dtype, whole, size)
+    values, u, vt = _svd_avals(run, aval, dtype, whole)
     v = run.aval(n, vt.shape[-2])
     options = {"compute_uv": flag(compute_uv), "full_matrices": flag(whole)}
     outs = [aval, values, u, v, run.info]
