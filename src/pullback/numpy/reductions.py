@@ -457,6 +457,43 @@ def amin(
     return min(a, axis, out, keepdims, initial, where)
 
 
+def _of_bits(name: str, op: Any, start: int, combine: Any, *, to_bool: bool = False) -> Any:
+    """A reduction of bits, or of truth values, as `reduce` of ufuncs calls it."""
+
+    def reduce(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Any:
+        return _reduction(
+            a,
+            name,
+            op,
+            lambda d: np.bool_(start) if to_bool else number(start, d),
+            axis=axis,
+            dtype=None if to_bool else dtype,
+            keepdims=keepdims,
+            initial=initial,
+            where=where,
+            to_bool=to_bool,
+            combine=combine,
+        )
+
+    return reduce
+
+
+all_reduce = _of_bits("all", lax.reduce_and, True, lax.bitwise_and, to_bool=True)
+any_reduce = _of_bits("any", lax.reduce_or, False, lax.bitwise_or, to_bool=True)
+# Whether an odd number of elements is not 0.
+logical_xor_reduce = _of_bits("logical_xor", lax.reduce_xor, False, lax.bitwise_xor, to_bool=True)
+bitwise_and_reduce = _of_bits("bitwise_and", lax.reduce_and, -1, lax.bitwise_and)
+bitwise_or_reduce = _of_bits("bitwise_or", lax.reduce_or, 0, lax.bitwise_or)
+bitwise_xor_reduce = _of_bits("bitwise_xor", lax.reduce_xor, 0, lax.bitwise_xor)
+
+
 def all(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
 ) -> Any:
@@ -474,29 +511,6 @@ def all(
     return all_reduce(a, axis, None, keepdims, None, where)
 
 
-def all_reduce(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> Any:
-    """`all` without `out`."""
-    return _reduction(
-        a,
-        "all",
-        lax.reduce_and,
-        lambda d: np.bool_(True),
-        axis=axis,
-        keepdims=keepdims,
-        where=where,
-        to_bool=True,
-        initial=initial,
-        combine=lax.bitwise_and,
-    )
-
-
 def any(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
 ) -> Any:
@@ -512,84 +526,6 @@ def any(
     """
     refuse_out("any", out)
     return any_reduce(a, axis, None, keepdims, None, where)
-
-
-def any_reduce(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> Any:
-    """`any` without `out`."""
-    return _reduction(
-        a,
-        "any",
-        lax.reduce_or,
-        lambda d: np.bool_(False),
-        axis=axis,
-        keepdims=keepdims,
-        where=where,
-        to_bool=True,
-        initial=initial,
-        combine=lax.bitwise_or,
-    )
-
-
-def logical_xor_reduce(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> Any:
-    """Whether an odd number of elements is not 0."""
-    return _reduction(
-        a,
-        "logical_xor",
-        lax.reduce_xor,
-        lambda d: np.bool_(False),
-        axis=axis,
-        keepdims=keepdims,
-        where=where,
-        to_bool=True,
-        initial=initial,
-        combine=lax.bitwise_xor,
-    )
-
-
-def _bitwise(name: str, op: Any, start: int, combine: Any) -> Any:
-    def reduce(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        keepdims: bool = False,
-        initial: Any = None,
-        where: Any = None,
-    ) -> Any:
-        return _reduction(
-            a,
-            name,
-            op,
-            lambda d: number(start, d),
-            axis=axis,
-            dtype=dtype,
-            keepdims=keepdims,
-            initial=initial,
-            where=where,
-            combine=combine,
-        )
-
-    return reduce
-
-
-bitwise_and_reduce = _bitwise("bitwise_and", lax.reduce_and, -1, lax.bitwise_and)
-
-bitwise_or_reduce = _bitwise("bitwise_or", lax.reduce_or, 0, lax.bitwise_or)
-
-bitwise_xor_reduce = _bitwise("bitwise_xor", lax.reduce_xor, 0, lax.bitwise_xor)
 
 
 def _count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
