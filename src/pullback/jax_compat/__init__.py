@@ -114,7 +114,10 @@ _SOURCES = {
     "_src.lax.lax": "lax jax_compat.modules._src.lax_names",
     "_src.lax.linalg": "lax.linalg",
     "_src.lax.other": "lax numpy primitives.convolution primitives.convolution_forms",
-    "_src.lax.parallel": "lax primitives.collectives jax_compat.modules._src.parallel_names",
+    "_src.lax.parallel": (
+        "lax primitives.collectives primitives.collectives_exchange primitives.collectives_ragged "
+        "jax_compat.modules._src.parallel_names"
+    ),
     "_src.lax.scaled_dot": "lax",
     "_src.lax.slicing": "lax",
     "_src.lax.special": "lax",
