@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import compile_log
-from ..config import lazy_module
+from ..lazy_imports import lazy_module
 from ..version import JAX_VERSION as JAX_VERSION  # what libraries compare with what they need
 
 __all__ = ["install", "is_installed", "uninstall"]

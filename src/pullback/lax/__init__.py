@@ -10,8 +10,8 @@ from ..api.placement import (
     platform_dependent as platform_dependent,
     with_sharding_constraint as with_sharding_constraint,
 )
-from ..config import LateNames as _LateNames
 from ..control.custom_gradient import custom_gradient as custom_gradient
+from ..lazy_imports import LateNames as _LateNames
 
 # The functions of arrays are native when they are called outside of transformations: those of these
 # modules.
