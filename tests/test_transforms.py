@@ -319,6 +319,36 @@ def test_case(name: str) -> None:
     same(lambda m: m.jit(build(m)), *args)
 
 
+@pytest.mark.parametrize("wide", ["float64", "int64", "uint64", "complex128"])
+@pytest.mark.parametrize("rules", ["custom_jvp", "custom_vjp"])
+def test_a_custom_function_sees_arrays_of_numpy_as_programs_take_them(
+    rules: str, wide: str
+) -> None:
+    """Called with 64 bits outside 64-bit mode, the function itself gets 32, and so returns them."""
+    x = np.arange(3).astype(wide)
+    theirs, ours = (_seen_by_custom_function(m, rules, x) for m in BOTH)
+    assert ours == theirs and "64" not in str(ours).replace("complex64", "")
+
+
+def _seen_by_custom_function(m: Any, rules: str, x: Any) -> list[str]:
+    """The dtypes that a custom function and its rule find in `x`, and of what comes out."""
+    saw = []
+
+    def double(x: Any) -> Any:
+        saw.append(str(x.dtype))
+        return x * 2
+
+    f = getattr(m, rules)(double)
+    if rules == "custom_jvp":
+        f.defjvp(lambda p, t: (double(*p), t[0] * 2))
+    else:
+        f.defvjp(lambda x: (double(x), None), lambda r, ct: (ct * 2,))
+    out = f(x)
+    if x.dtype == "float64":
+        m.grad(lambda x: f(x).sum())(x)
+    return [*saw, str(out.dtype)]
+
+
 @pytest.mark.parametrize("jitted", [False, True])
 def test_forward_of_custom_vjp(jitted: bool) -> None:
     """There is no forward derivative of a custom_vjp function, of empty arrays neither."""

@@ -96,8 +96,16 @@ _NUMBERS = (bool, int, float, complex, np.generic)
 
 def arrays_of(flat: Sequence[Any]) -> list[Any]:
     """Operands as rules see them: numbers, as which programs hold arrays of no axes too, are
-    arrays."""
-    return [as_array(x) if isinstance(x, _NUMBERS) else x for x in flat]
+    arrays, and NumPy's arrays have the dtype of their aval."""
+    return [_array_of(x) for x in flat]
+
+
+def _array_of(x: Any) -> Any:
+    if isinstance(x, _NUMBERS):
+        return as_array(x)
+    if isinstance(x, np.ndarray):
+        return x.astype(typeof(x).dtype, copy=False)  # 64 bits only where x64 is on
+    return x
 
 
 class RulesPassedOn:
