@@ -209,3 +209,51 @@ def test_bytes_are_counted(shape, axis, dtype):
     rows = pb.jit(lambda x: lax.scan(lambda c, r: (c, jnp.sort(r)), 0, x)[1])
     whole = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])
     assert (np.asarray(rows(whole)).astype(int) == np.sort(whole.astype(int), 1)).all()
+
+
+SEARCHED = (np.float32, np.int32, np.uint32, np.int16)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("dtype", SEARCHED, ids=lambda d: np.dtype(d).name)
+def test_many_values_are_searched_in_blocks(dtype, side):
+    """At every size of the table: whole blocks, one element more, several levels; among the values
+    are those of the table, extremes and what is not a number."""
+    rng = np.random.default_rng(0)
+    search = pb.jit(lambda t, v: jnp.searchsorted(t, v, side=side))
+    for n in (31, 32, 33, 48, 255, 256, 257, 1024, 1025, 5000):
+        if np.dtype(dtype).kind == "f":
+            t = np.sort(rng.standard_normal(n).astype(dtype))
+            t[n // 2 : n // 2 + 4] = -0.0, 0.0, -0.0, 0.0
+            t[:2], t[-2:] = -np.inf, np.nan if n % 2 else np.inf
+            extremes = np.array([np.nan, -np.inf, np.inf, 0.0, -0.0], dtype)
+        else:
+            bounds = np.iinfo(dtype)
+            extremes = np.array([bounds.min, bounds.max, 0, 1, 2], dtype)
+            t = rng.integers(0, n, n).astype(dtype)
+            t[:2] = extremes[:2]
+        t = np.sort(t)
+        v = np.concatenate([t, extremes, (numbers(999, dtype, 1) if dtype != np.int16 else t)])
+        assert np.array_equal(search(t, v), np.searchsorted(t, v, side=side)), n
+        flat = np.full(n, extremes[0], dtype)  # one value that is equal to all of its table
+        assert np.array_equal(search(flat, v), np.searchsorted(flat, v, side=side)), n
+
+
+def test_a_table_without_order_is_halved_as_the_loop_says():
+    """A search in blocks would end elsewhere; a program's own loop need not look for anything."""
+    rng = np.random.default_rng(0)
+    t, v = rng.standard_normal(1000).astype(np.float32), rng.standard_normal(3000)
+    for table in (t, np.concatenate([np.sort(t), t[:1]])):
+        low, high = np.zeros(3000, np.int64), np.full(3000, len(table))
+        for _ in range(10):
+            middle = low + (high - low) // 2
+            left = v.astype(np.float32) <= table[np.minimum(middle, len(table) - 1)]
+            low, high = np.where(left, low, middle), np.where(left, middle, high)
+        assert np.array_equal(pb.jit(jnp.searchsorted)(table, v.astype(np.float32)), high)
+
+
+def test_only_searches_of_many_values_are_in_blocks():
+    table = jnp.arange(1000.0)
+    lowered = lambda m: pb.jit(jnp.searchsorted).lower(table, jnp.zeros(m)).as_text("loops")
+    assert "kernel search" in lowered(500)
+    assert "kernel search" not in lowered(10)  # to look at all blocks' ends takes longer

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import lax
+import numpy as np
+
+from .. import dtypes, lax
 from .creation import array
 from .joining import concatenate
 from .manipulation import atleast_1d
-from .ranges import slice_as_range
+from .ranges import arange
 from .util import ndim_of
 
 
@@ -73,7 +75,13 @@ class _Concatenator:
         if isinstance(item, str):
             raise ValueError("string directive must be placed at the beginning")
         if isinstance(item, slice):
-            made = slice_as_range(item, self.name)
+            step = 1 if item.step is None else item.step
+            start = 0 if item.start is None else item.start
+            if isinstance(step, complex):
+                values = np.linspace(start, item.stop, int(abs(step)))
+                made = array(values.astype(dtypes.canonicalize_dtype(np.float64)))
+            else:
+                made = arange(start, item.stop, step)
             given = 1
         else:
             made = array(item, copy=False)

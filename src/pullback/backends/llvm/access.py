@@ -455,7 +455,7 @@ def _addresses(
             text = f"getelementptr {t}, ptr {first}, <{n} x i32> <{steps}>"
         else:
             lanes = at.regs[u % len(at.regs)]
-            text = f"getelementptr {t}, ptr {base.regs[0]}, <{n} x i64> {lanes}"
+            text = f"getelementptr {t}, ptr {base.regs[0]}, <{n} x {at.t}> {lanes}"
         rows.append((b.impure_reg(text), masks[u % len(masks)]))
     return rows
 

@@ -39,6 +39,7 @@ from pullback.backends.llvm.convert import (
     to_memory,
 )
 from pullback.backends.llvm.library import emit_library_call
+from pullback.backends.llvm.short_index import short_place, shorten
 from pullback.backends.llvm.table import ERROR_CODE, ERROR_EQUATION, TABLE, function_offset
 from pullback.backends.llvm.target import Target
 from pullback.backends.llvm.together import ordered
@@ -131,6 +132,7 @@ class Emitter:
         self.hot = False  # has loops of its own, not outlined ones
         self.ready: set[Buf] = set()  # scratch that was taken before the loop whose body has it
         self.sums: dict[Atom, Total] = {}  # of indices that are sums: their terms
+        self.short: dict[Atom, tuple[Val, bool]] = {}  # of indices: words, whether unsigned ones
         self.kept: dict[Buf, tuple[Any, Val]] = {}  # what scratch was last given, and where
         self.pointers: list[Val] = []  # extra pointers of an outlined function
         self.ahead: Ahead = {}  # by loop, the buffers that are fetched a row ahead, and how far
@@ -319,6 +321,8 @@ class Emitter:
             raise AssertionError(f"internal error in pullback: no such statement {s!r}")
 
     def let(self, s: Let) -> Index:
+        if self.lanes > 1 or self.short:
+            shorten(self, s)
         if s.out.dtype == "i64" and s.op in ("add", "sub", "mul"):
             total = sum_of(s, self.sums)
             if total is not None:
@@ -348,7 +352,8 @@ class Emitter:
         return scope, at.base.regs, at.stride.regs, at.n, at.width, mask and mask.regs
 
     def load(self, s: Load) -> None:
-        base, at = self.place(s.buf, s.index)
+        words = short_place(self, s.buf, s.index) if self.lanes > 1 else None
+        base, at = words or self.place(s.buf, s.index)
         mask = self.with_mask(s.mask)
         if s.buf in self.kept and isinstance(at, Lin) and s.mask is None:
             spot, value = self.kept[s.buf]

@@ -26,6 +26,7 @@ from pullback.backends.llvm.shuffles import shuffled
 from pullback.loops.ir import (
     Alloc,
     Call,
+    Carry,
     Const,
     For,
     If,
@@ -38,7 +39,7 @@ from pullback.loops.ir import (
     Var,
     While,
 )
-from pullback.loops.ops import FLOATS, identity_of
+from pullback.loops.ops import FLOATS, INTS, identity_of
 
 __all__ = ["AllLoops"]
 
@@ -188,12 +189,42 @@ class AllLoops(Loops):
     def reduce_block(self, e: Emitter, s: For, lo: Val, hi: Val) -> list[Val]:
         """One block: its accumulators' lanes combined."""
         e.hot = True
+        bits = self.counted(e, s)
+        if bits is not None:
+            return [bits]
         zero = self.identities(e, s)
         assert zero is not None
         if e.module.alone and all(z.t != "i1" for z in zero) and e.depth == 1:
             return self.reduce_alone(e, s, lo, hi, zero, _reduce_lanes(e, s))
         accs, lanes = self.accumulators(e, s, lo, hi, zero)
         return self.fold(e, s, accs, lanes)
+
+    def counted(self, e: Emitter, s: For) -> Val | None:
+        """How many lanes of a few vectors hold: bits are counted, not ones added up."""
+        n, kind = trip(s.lo, s.hi, s.step), s.carry[0].var.dtype
+        if n is None or s.combine != ("add",) or kind not in INTS or e.module.alone or e.lanes > 1:
+            return None
+        ones = [x for x in s.body if isinstance(x, Let) and x.out is s.yields[0]]
+        if not ones or ones[0].op != "convert" or ones[0].args[0].dtype != "bool":
+            return None
+        (one,), carry = ones, s.carry[0]
+        held = Carry(carry.out, Var("held", "bool"), Const(False, "bool"))
+        body = tuple(x for x in s.body if x is not one)
+        flags = For(s.index, s.lo, s.hi, s.step, s.kind, (held,), body, one.args, ("or",))
+        lanes = _reduce_lanes(e, flags)
+        if not 8 <= lanes <= 64 or n % lanes or n > ACCUMULATORS * lanes:
+            return None
+        (flag,) = self.vectors(e, flags)
+        b, t, total = e.b, f"i{lanes}", e.b.lit(0, register_type(kind))
+        for reg in flag.regs:
+            count = b.call("ctpop", b.impure(f"bitcast <{lanes} x i1> {reg} to {t}", t))
+            size = TYPE_BITS[total.t]
+            total += (
+                count
+                if size == lanes
+                else b.cast("zext" if size > lanes else "trunc", count, total.t)
+            )
+        return total
 
     def vectors(self, e: Emitter, s: For) -> list[Val]:
         """The elements of a short reduction as vectors, one behind the other."""

@@ -46,6 +46,7 @@ from pullback.loops.lower.registers import (
     hold,
     spill,
 )
+from pullback.loops.lower.search import searched
 from pullback.loops.lower.shape import reshape, sliced
 from pullback.loops.lower.statements import copy_into, emit_units, give_scratch, value_at
 from pullback.loops.lower.stepwise import choose, cond_steps, scan_steps, while_steps
@@ -457,6 +458,9 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
     consts, init, xs = ins[:nk], ins[nk : nk + nc], ins[nk + nc :]
     if length == 0:  # the body is never run, and need not have a meaning
         return [*init, *_no_rows(g, outs[nc:])]
+    blocks = searched(g, ins, outs, params)
+    if blocks is not None:
+        return blocks
     if _known(g, [params["jaxpr"]]):
         return scan_steps(g, ins, outs, params, 0.0)
     carries, held = Carries(init), Held()
