@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import pullback
-from pullback.config import LateNames
+from pullback.lazy_imports import LateNames
 from pullback.loops.lower import program
 from pullback.loops.lower.elementwise import RULES
 from pullback.records import made, record, replaced

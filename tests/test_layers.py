@@ -22,6 +22,7 @@ LAYERS = (
         "garbage",
         "records",
         "removed",
+        "lazy_imports",
         "formatting",
         "logging_config",
         "monitoring",
@@ -185,7 +186,7 @@ def test_heavy_packages_are_lazy() -> None:
         for statement, inside in imports(tree)
         if not inside and any(t.split(".")[0] in HEAVY for t in targets(name, statement))
     ]
-    assert not wrong, "use pullback.config.lazy_module:\n" + "\n".join(wrong)
+    assert not wrong, "use pullback.lazy_imports.lazy_module:\n" + "\n".join(wrong)
 
 
 def test_import_loads_nothing_heavy() -> None:

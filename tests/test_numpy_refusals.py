@@ -79,6 +79,11 @@ class Held:
 
 
 GIVEN = {
+    "steps that a narrow float rounds": lambda j, n: n.arange(0.0, 1.0, 0.1, "bfloat16"),
+    "as many steps as fit in float16": lambda j, n: n.arange(
+        np.float16(0), np.float16(1), np.float16(0.1)
+    ),
+    "points by a complex step": lambda j, n: n.r_[-1:1:6j, 5],
     "complex shape parameter": lambda j, n: j.random.weibull_min(
         j.random.key(0), 2.0, n.array([1 + 1j])
     ),
@@ -147,6 +152,45 @@ def test_what_is_no_integer_is_named(text: str) -> None:
         NO_INTEGERS[text](jax, jnp)
     with pytest.raises(wanted.type, match=text):
         NO_INTEGERS[text](pb, pnp)
+
+
+# What both libraries say, in words that programs' tests look for.
+SAID = {
+    "Number of tensordot axes.*exceeds input ranks": lambda j, n: n.tensordot(
+        n.ones((3, 2, 2)), n.ones(2), axes=2
+    ),
+    "either ints, tuples or lists, got bad and axes": lambda j, n: n.tensordot(
+        n.ones(2), n.ones(2), axes=("bad", "axes")
+    ),
+    "axes argument must be an int, a pair of ints": lambda j, n: n.tensordot(
+        n.ones(2), n.ones(2), axes="badaxes"
+    ),
+    "complex x values not supported": lambda j, n: n.interp(1j, 1j * n.arange(3), n.arange(3.0)),
+    "axis1 and axis2 can not be same. axis1=1 and axis2=-2": lambda j, n: n.trace(
+        n.ones((2, 3, 2)), axis1=1, axis2=-2
+    ),
+    "Invalid mode 'bad' for np.take": lambda j, n: n.take(n.ones(3), 0, mode="bad"),
+    "slice start of jnp.r_": lambda j, n: j.jit(lambda a: n.r_[a:3])(0),
+    "slice step of jnp.c_": lambda j, n: j.jit(lambda a: n.c_[0:3:a])(1),
+    "jax.numpy.put cannot modify arrays in-place": lambda j, n: n.put(n.ones(3), 0, 1.0),
+    "arrays are immutable, must use inplace=False": lambda j, n: n.fill_diagonal(n.eye(2), 1.0),
+    r"when you meant `jax.numpy.ones\(\(2, 3\)\)`": lambda j, n: n.ones(2, 3),
+    "'block_until_ready' method is not available on traced": (
+        lambda j, n: j.grad(lambda x: x.block_until_ready())(1.0)
+    ),
+    "'copy_to_host_async' method is not available on traced": (
+        lambda j, n: j.jit(lambda x: x.copy_to_host_async())(1.0)
+    ),
+}
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_said_as_in_jax(text: str) -> None:
+    with pytest.raises(Exception, match=text) as wanted:
+        SAID[text](jax, jnp)
+    with pytest.raises(Exception, match=text) as given:
+        SAID[text](pb, pnp)
+    assert given.type.__name__ == wanted.type.__name__
 
 
 @pytest.mark.parametrize("name", GIVEN)

@@ -197,6 +197,9 @@ def test_check_grads() -> None:
     wrong.defjvp(lambda xs, ts: (wrong(*xs), 3 * ts[0]))
     with pytest.raises(AssertionError, match="tangent of the jvp"):
         pb.test_util.check_grads(wrong, (2.0,), 1)
+    pb.test_util.check_grads(wrong, (2.0,), 1, ["fwd"], {np.float32: 2.0}, {np.float64: 0.1})
+    with pytest.raises(AssertionError, match="tangent of the jvp"):
+        pb.test_util.check_grads(wrong, (2.0,), 1, ["fwd"], atol={np.float64: 2.0})
 
 
 def test_every_flag_of_jax_is_known() -> None:

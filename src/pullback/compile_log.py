@@ -15,6 +15,7 @@ from typing import Any
 
 from pullback import config, monitoring
 from pullback.formatting import duration, table
+from pullback.lazy_imports import lazy_module
 from pullback.records import record
 
 __all__ = [
@@ -65,7 +66,7 @@ class ProgramEntry:
 
 
 _programs: deque[ProgramEntry] = deque(maxlen=KEPT)
-logging: Any = config.lazy_module("logging")
+logging: Any = lazy_module("logging")
 
 
 # Who says what is traced, begun and done, and which callbacks failed. Where Pullback stands for

@@ -8,15 +8,15 @@ import sys
 
 import numpy as np
 
-from . import config
+from .lazy_imports import lazy_module
 from .runtime.devices import devices
 from .version import JAX_VERSION, __version__
 
 __all__ = ["print_environment_info"]
 
-scipy = config.lazy_module("scipy")
-llvmlite = config.lazy_module("llvmlite")
-metadata = config.lazy_module("importlib.metadata")
+scipy = lazy_module("scipy")
+llvmlite = lazy_module("llvmlite")
+metadata = lazy_module("importlib.metadata")
 
 
 def _version_of(package: str) -> str:

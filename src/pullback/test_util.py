@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,24 @@ __all__ = ["check_grads", "check_jvp", "check_vjp"]
 _TOLERANCE = {"bfloat16": 0.2, "float16": 2e-2, "float32": 2e-3, "float64": 1e-5}
 _STEP, _HALF_STEP = 1e-4, 1e-2
 
+# A number, a table of numbers by dtype, or None: the ones above.
+Tolerance = float | Mapping[Any, float] | None
 
-def _tolerance(given: float | None, leaves: Sequence[Any]) -> float:
-    if given is not None:
+
+def _tolerance(given: Tolerance, leaves: Sequence[Any]) -> float:
+    """The tolerance of arrays: a number, or of a table by dtype the largest that concerns them."""
+    if given is not None and not isinstance(given, Mapping):
         return given
-    names = [np.dtype(np.asarray(x).dtype).name.replace("complex64", "float32") for x in leaves]
+    table = {np.dtype(d).name: t for d, t in (given or {}).items()}
     return max(
-        _TOLERANCE.get(n.replace("complex128", "float64"), 0.0) for n in names or ["float32"]
+        (_tolerance_of(np.asarray(x).dtype.name, table) for x in leaves),
+        default=_TOLERANCE["float32"],
     )
+
+
+def _tolerance_of(name: str, table: Mapping[str, float]) -> float:
+    part = {"complex64": "float32", "complex128": "float64"}.get(name, name)
+    return table.get(name, _TOLERANCE.get(part, 0.0))
 
 
 def _random_like(x: Any, rng: np.random.RandomState) -> Any:
@@ -87,8 +97,8 @@ def check_jvp(
     f: Callable[..., Any],
     f_jvp: Callable[..., Any],
     args: Sequence[Any],
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
@@ -112,8 +122,8 @@ def check_vjp(
     f: Callable[..., Any],
     f_vjp: Callable[..., Any],
     args: Sequence[Any],
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
@@ -151,12 +161,12 @@ def check_grads(
     args: Sequence[Any],
     order: int,
     modes: Any = ("fwd", "rev"),
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
 ) -> None:
     """Checks the derivatives of `f` up to an order, forward ("fwd"), reverse ("rev") and mixed, by
-    central differences.
+    central differences. `atol`, `rtol`: numbers, or tables of numbers by dtype.
 
     >>> pb.test_util.check_grads(jnp.sin, (0.5,), order=2)
 

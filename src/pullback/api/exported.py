@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import config, dtypes, tree
+from .. import dtypes, tree
 from ..control.call import UNSPECIFIED, call_params, jit_p
 from ..control.custom_vjp import custom_vjp
 from ..core.avals import ShapedArray, typeof
@@ -21,6 +21,7 @@ from ..core.dims import DimExpr
 from ..core.effects import ordered_effects
 from ..core.jaxpr import ClosedJaxpr
 from ..core.trace import Tracer
+from ..lazy_imports import lazy_module
 from ..runtime.commitment import devices_of, held, name_shardings
 from ..runtime.devices import default_backend
 from ..runtime.meshes import get_mesh
@@ -32,9 +33,9 @@ from .asked import asked_or_typed
 from .derivatives import vjp
 from .jit import jit
 
-bytes_of: Any = config.lazy_module("pullback.api.export_bytes")
-modules: Any = config.lazy_module("pullback.backends.xla.module")
-xla_stage: Any = config.lazy_module("pullback.backends.xla.stage")
+bytes_of: Any = lazy_module("pullback.api.export_bytes")
+modules: Any = lazy_module("pullback.backends.xla.module")
+xla_stage: Any = lazy_module("pullback.backends.xla.stage")
 
 CALLING_CONVENTION = 10
 

@@ -8,8 +8,9 @@ from typing import Any
 from .. import config, tree
 from ..core.naming import fun_source_info
 from ..core.source import is_internal, user_summary
+from ..lazy_imports import lazy_module
 
-logging: Any = config.lazy_module("logging")
+logging: Any = lazy_module("logging")
 
 _places: set[str] = set()  # where the functions are defined of which something was said
 

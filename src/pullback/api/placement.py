@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import config, dtypes, tree
+from .. import dtypes, tree
 from ..core.avals import said, typeof
 from ..core.build import is_staged, staged
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import Tracer
 from ..errors import UnexpectedTracerError
+from ..lazy_imports import lazy_module
 from ..primitives.common import layers, zero_of
 from ..primitives.keys import PRNGKeyArray
 from ..primitives.sharding import reshard_p, sharding_constraint_p
@@ -30,7 +31,7 @@ from ..runtime.placement import from_shards, place, sharding_of
 from ..runtime.shardings import NamedSharding, Sharding, SingleDeviceSharding, Space, has_devices
 from .asked import check_fits, checked
 
-running: Any = config.lazy_module("pullback.runtime.queue")
+running: Any = lazy_module("pullback.runtime.queue")
 
 
 class ArrayCopySemantics(enum.IntEnum):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .. import config, tree
+from .. import tree
 from ..control.call import jit_p
 from ..core.avals import typematch, typeof
 from ..core.effects import check_lowerable
 from ..core.jaxpr import ClosedJaxpr
 from ..core.trace import Tracer
+from ..lazy_imports import lazy_module
 from ..primitives.sharding import inspect_effect
 from ..records import record
 from ..runtime import dispatch
@@ -25,9 +26,9 @@ from ..transforms.partial_eval import dce_closed
 from .arguments import ShapeDtypeStruct, argument_name, other_structure
 from .asked import asked_or_typed
 
-costs: Any = config.lazy_module("pullback.control.cost")
-modules: Any = config.lazy_module("pullback.backends.xla.module")
-xla_stage: Any = config.lazy_module("pullback.backends.xla.stage")
+costs: Any = lazy_module("pullback.control.cost")
+modules: Any = lazy_module("pullback.backends.xla.module")
+xla_stage: Any = lazy_module("pullback.backends.xla.stage")
 
 
 def _compiled(call: Any) -> Any:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import dtypes, tree
-from ..config import lazy_module
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typematch, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
@@ -29,6 +28,7 @@ from ..core.jaxpr import (
 from ..core.naming import fun_source_info, names_of_arguments, result_names, unwrapped
 from ..core.refs import check_not_closed_over, check_not_returned, ref_places
 from ..core.trace import Tracer, trace_context
+from ..lazy_imports import lazy_module
 from ..primitives.elementwise import convert_element_type
 
 # The rules of loops and branches that mention references: few programs have any.

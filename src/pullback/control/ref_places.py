@@ -12,18 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from .. import config, dtypes, tree
+from .. import dtypes, tree
 from ..core.avals import typeof
 from ..core.build import JaxprTrace
 from ..core.symbolic import Zero, instantiate_zeros
 from ..core.trace import Tracer, current_trace
+from ..lazy_imports import lazy_module
 from ..primitives.convert import bitcast_convert_type, convert_element_type
 from ..primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
 from ..primitives.layout import reshape, transpose
 from ..primitives.shape import broadcast
 
 # How arrays are indexed, from the numpy layer.
-_places: Any = config.lazy_module("pullback.numpy.scatter")
+_places: Any = lazy_module("pullback.numpy.scatter")
 
 
 class RefSlice:

@@ -35,6 +35,7 @@ from ..core.refs import (
 )
 from ..core.symbolic import Zero, instantiate_zeros
 from ..core.trace import Trace, Tracer, current_trace, use_trace
+from ..lazy_imports import lazy_module
 from ..primitives.common import as_array
 from ..primitives.convert import convert_element_type, convert_weak
 from ..primitives.shape import broadcast
@@ -58,7 +59,7 @@ from .ref_places import (
     write,
 )
 
-_places: Any = config.lazy_module("pullback.numpy.scatter")  # how arrays are indexed
+_places: Any = lazy_module("pullback.numpy.scatter")  # how arrays are indexed
 unflatten = tree.unflatten  # the rules below have a parameter `tree`
 _EFFECTS = frozenset({ref_effect})
 

@@ -27,6 +27,7 @@ from ..core.source import take_names
 from ..core.symbolic import UndefinedPrimal, Zero
 from ..core.trace import use_trace
 from ..core.tracebacks import boundary
+from ..lazy_imports import lazy_module
 from ..primitives.convert import reduce_precision_p
 from ..primitives.elementwise import optimization_barrier
 from ..transforms.batch import batch_jaxpr, moveaxis
@@ -37,7 +38,7 @@ from . import remat_inside
 from .call import jit_p, mentions_axis
 from .common import discharging, trace_function
 
-logging: Any = config.lazy_module("logging")
+logging: Any = lazy_module("logging")
 
 
 class Deprecated:

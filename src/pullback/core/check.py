@@ -9,11 +9,12 @@ from typing import Any
 
 from .. import config
 from ..errors import JaxprTypeError
+from ..lazy_imports import lazy_module
 from . import effects as fx
 from .avals import ShapedArray, typematch
 from .jaxpr import DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 
-_show: Any = config.lazy_module("pullback.core.show")
+_show: Any = lazy_module("pullback.core.show")
 _AROUND = 10  # equations before and after a faulty one that a message shows
 _CALLS = {"jit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
 

@@ -15,7 +15,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .. import config, dtypes
+from .. import dtypes
+from ..lazy_imports import lazy_module
 from . import effects as fx, source
 from .avals import typeof
 from .high import var_type
@@ -23,7 +24,7 @@ from .trace import Trace, use_trace
 from .tracebacks import replaying
 
 # The printer knows the classes below; it is loaded when a program is printed.
-_show: Any = config.lazy_module("pullback.core.show")
+_show: Any = lazy_module("pullback.core.show")
 
 
 class Var:

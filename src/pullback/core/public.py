@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from .. import config as _config, dtypes as _dtypes
+from .. import dtypes as _dtypes
 from ..errors import (
     ConcretizationTypeError,
     InconclusiveDimensionOperation as InconclusiveDimensionOperation,
     JaxprTypeError as JaxprTypeError,
 )
+from ..lazy_imports import LateNames as _LateNames
 from . import dims as _dims, effects as _effects
 from .avals import (
     _TYPEOF,
@@ -400,9 +401,7 @@ def unmapped_aval(size: int, axis: int | None, aval: Any, explicit_mesh_axis: An
 
 
 # The printer is loaded when something is printed.
-_late = _config.LateNames(
-    "pullback.core", {"show": "JaxprPpContext=Context JaxprPpSettings=Settings"}
-)
+_late = _LateNames("pullback.core", {"show": "JaxprPpContext=Context JaxprPpSettings=Settings"})
 
 
 def __getattr__(name: str) -> Any:

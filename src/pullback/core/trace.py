@@ -172,6 +172,10 @@ class Tracer:
             )
         if name in _CALLS_OF_BUFFERS:
             return functools.partial(_refuse_call, self, name)
+        if name in ("block_until_ready", "copy_to_host_async"):
+            raise AttributeError(
+                f"The '{name}' method is not available on {errors.describe(self)}."
+            )
         if name == "sharding":
             raise AttributeError(
                 "The 'sharding' attribute is not available on traced array with shape "
@@ -253,12 +257,6 @@ class Tracer:
         raise errors.ConcretizationTypeError(
             self, "The item() method was called on a traced array."
         )
-
-    def block_until_ready(self) -> Tracer:
-        return self
-
-    def copy_to_host_async(self) -> None:
-        return None
 
     def __reduce__(self) -> Any:
         raise errors.ConcretizationTypeError(self, "A traced array was pickled.")

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import compile_log
-from ..config import lazy_module
+from ..lazy_imports import lazy_module
 from ..version import JAX_VERSION as JAX_VERSION  # what libraries compare with what they need
 
 __all__ = ["install", "is_installed", "uninstall"]
@@ -114,7 +114,10 @@ _SOURCES = {
     "_src.lax.lax": "lax jax_compat.modules._src.lax_names",
     "_src.lax.linalg": "lax.linalg",
     "_src.lax.other": "lax numpy primitives.convolution primitives.convolution_forms",
-    "_src.lax.parallel": "lax primitives.collectives jax_compat.modules._src.parallel_names",
+    "_src.lax.parallel": (
+        "lax primitives.collectives primitives.collectives_exchange primitives.collectives_ragged "
+        "jax_compat.modules._src.parallel_names"
+    ),
     "_src.lax.scaled_dot": "lax",
     "_src.lax.slicing": "lax",
     "_src.lax.special": "lax",

@@ -10,8 +10,8 @@ from ..api.placement import (
     platform_dependent as platform_dependent,
     with_sharding_constraint as with_sharding_constraint,
 )
-from ..config import LateNames as _LateNames
 from ..control.custom_gradient import custom_gradient as custom_gradient
+from ..lazy_imports import LateNames as _LateNames
 
 # The functions of arrays are native when they are called outside of transformations: those of these
 # modules.
@@ -68,24 +68,26 @@ if _TYPE_CHECKING:
     from ..primitives.collectives import (
         all_gather as all_gather,
         all_gather_p as all_gather_p,
-        all_to_all as all_to_all,
-        all_to_all_p as all_to_all_p,
         axis_index as axis_index,
         axis_index_p as axis_index_p,
         axis_size as axis_size,
-        pbroadcast as pbroadcast,
         pcast as pcast,
         pmax as pmax,
         pmax_p as pmax_p,
         pmean as pmean,
         pmin as pmin,
         pmin_p as pmin_p,
-        ppermute as ppermute,
-        ppermute_p as ppermute_p,
-        pshuffle as pshuffle,
         psum as psum,
         psum_p as psum_p,
         psum_scatter as psum_scatter,
+    )
+    from ..primitives.collectives_exchange import (
+        all_to_all as all_to_all,
+        all_to_all_p as all_to_all_p,
+        pbroadcast as pbroadcast,
+        ppermute as ppermute,
+        ppermute_p as ppermute_p,
+        pshuffle as pshuffle,
         pswapaxes as pswapaxes,
     )
     from ..primitives.collectives_ragged import (
@@ -463,9 +465,11 @@ _late = _LateNames(
         "..control.special": "igamma_grad_a_p igamma_p igammac_p regularized_incomplete_beta_p",
         "..control.while_loop": "fori_loop while_loop while_p",
         "..primitives.collectives": (
-            "all_gather all_gather_p all_to_all all_to_all_p axis_index axis_index_p axis_size "
-            "pbroadcast pcast pmax pmax_p pmean pmin pmin_p ppermute ppermute_p pshuffle psum "
-            "psum_p psum_scatter pswapaxes"
+            "all_gather all_gather_p axis_index axis_index_p axis_size pcast pmax pmax_p pmean "
+            "pmin pmin_p psum psum_p psum_scatter"
+        ),
+        "..primitives.collectives_exchange": (
+            "all_to_all all_to_all_p pbroadcast ppermute ppermute_p pshuffle pswapaxes"
         ),
         "..primitives.collectives_ragged": "precv psend ragged_all_to_all ragged_all_to_all_p",
         "..primitives.contract": (

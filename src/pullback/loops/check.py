@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pullback.config import lazy_module
+from pullback.lazy_imports import lazy_module
 from pullback.loops.ir import (
     Alloc,
     Atom,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.config import lazy_module
+from pullback.lazy_imports import lazy_module
 from pullback.loops import libraries
 from pullback.loops.ir import (
     Alloc,

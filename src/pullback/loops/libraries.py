@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from pullback.config import lazy_module
 from pullback.forking import renewed
+from pullback.lazy_imports import lazy_module
 
 __all__ = ["NAMES", "OWN_THREADS", "address", "call", "is_routine", "library_threads", "routine"]
 

@@ -16,8 +16,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pullback.config import lazy_module
 from pullback.core.jaxpr import ClosedJaxpr
+from pullback.lazy_imports import lazy_module
 from pullback.loops import buffers, plan
 from pullback.loops.build import kernel_of
 from pullback.loops.canon import canonical_text

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.config import lazy_module
+from pullback.lazy_imports import lazy_module
 
 __all__ = ["digamma", "polygamma", "zeta"]
 

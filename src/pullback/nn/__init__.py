@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 from ..api.eager import made_eager as _made_eager
-from ..config import LateNames as _LateNames
+from ..lazy_imports import LateNames as _LateNames
 from ..numpy import tanh as tanh
 
 if _TYPE_CHECKING:

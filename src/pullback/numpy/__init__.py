@@ -12,7 +12,7 @@ from numpy import iterable as iterable
 
 from ..api.eager import eager as _eager, install as _install, made_eager as _made_eager
 from ..api.kinds import make_public as _make_public
-from ..config import LateNames as _LateNames
+from ..lazy_imports import LateNames as _LateNames
 from ..runtime.array import Array as ndarray  # noqa: F401 (exported)
 from . import array_methods as _array_methods  # noqa: F401 (it gives arrays their methods)
 from .creation import is_settled as _is_settled

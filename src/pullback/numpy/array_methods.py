@@ -15,10 +15,10 @@ from .. import dtypes, lax
 from ..api.eager import methods
 from ..api.placement import device_put
 from ..api.recording import LazyPair
-from ..config import lazy_module
 from ..core.avals import ShapedArray
 from ..core.refs import RefIndexer, is_ref_aval, operations
 from ..core.trace import Tracer
+from ..lazy_imports import lazy_module
 from ..primitives.convert import copy_p
 from ..primitives.keys import PRNGKeyArray
 from ..runtime.array import ArrayImpl

@@ -469,7 +469,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     if out_sharding is not None:
         check_one_place(device, out_sharding)
         return lay_out(zeros(shape, dtype), "jnp.zeros", out_sharding)
-    return placed(lax.full(_shape(shape), 0, _or_float(dtype, "zeros")), device, filled=True)
+    return placed(lax.full(_shape(shape), 0, _or_float(shape, dtype, "zeros")), device, filled=True)
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -487,7 +487,7 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     if out_sharding is not None:
         check_one_place(device, out_sharding)
         return lay_out(ones(shape, dtype), "jnp.ones", out_sharding)
-    return placed(lax.full(_shape(shape), 1, _or_float(dtype, "ones")), device, filled=True)
+    return placed(lax.full(_shape(shape), 1, _or_float(shape, dtype, "ones")), device, filled=True)
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -504,11 +504,19 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     if out_sharding is not None:
         check_one_place(device, out_sharding)
         return lay_out(empty(shape, dtype), "jnp.zeros", out_sharding)
-    return placed(lax.full(_shape(shape), 0, _or_float(dtype, "empty")), device, filled=True)
+    return placed(lax.full(_shape(shape), 0, _or_float(shape, dtype, "empty")), device, filled=True)
 
 
-def _or_float(dtype: Any, name: str) -> Any:
-    return default_float() if dtype is None else user_dtype(dtype, name)
+def _or_float(shape: Any, dtype: Any, name: str) -> Any:
+    if dtype is None:
+        return default_float()
+    if isinstance(shape, int) and isinstance(dtype, int):
+        raise TypeError(
+            f"Cannot interpret '{dtype}' as a data type.\n\nDid you accidentally write "
+            f"`jax.numpy.{name}({shape}, {dtype})` when you meant `jax.numpy.{name}(({shape}, "
+            f"{dtype}))`, i.e. with a single tuple argument for the shape?"
+        )
+    return user_dtype(dtype, name)
 
 
 def full(

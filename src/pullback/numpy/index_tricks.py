@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from .. import dtypes, lax
+from .. import lax
 from .creation import array
 from .joining import concatenate
 from .manipulation import atleast_1d
-from .ranges import arange
+from .ranges import slice_as_range
 from .util import ndim_of
 
 
@@ -75,13 +73,7 @@ class _Concatenator:
         if isinstance(item, str):
             raise ValueError("string directive must be placed at the beginning")
         if isinstance(item, slice):
-            step = 1 if item.step is None else item.step
-            start = 0 if item.start is None else item.start
-            if isinstance(step, complex):
-                values = np.linspace(start, item.stop, int(abs(step)))
-                made = array(values.astype(dtypes.canonicalize_dtype(np.float64)))
-            else:
-                made = arange(start, item.stop, step)
+            made = slice_as_range(item, self.name)
             given = 1
         else:
             made = array(item, copy=False)

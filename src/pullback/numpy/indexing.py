@@ -22,13 +22,14 @@ from ..core.avals import typeof
 from ..core.dims import DimExpr, bounds, max_dim, min_dim
 from ..core.trace import Tracer, trace_state_clean
 from ..errors import NonConcreteBooleanIndexError
+from ..lazy_imports import lazy_module
 from ..primitives import keys
 from ..primitives.common import as_array, as_int
 from ..primitives.convert import convert_weak
 from ..records import record
 from .util import canonical, check_broadcast, shape_of, unwrap
 
-noting: Any = config.lazy_module("pullback.numpy.error_check")
+noting: Any = lazy_module("pullback.numpy.error_check")
 
 INT32 = np.dtype("int32")
 

@@ -12,13 +12,13 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.jit import jit
 from ..api.placement import freely, lay_out
-from ..config import lazy_module
 from ..core.avals import typeof
 from ..core.build import staged
 from ..core.dims import DimExpr
 from ..core.explicit import parts_of, said
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, InconclusiveDimensionOperation
+from ..lazy_imports import lazy_module
 from ..primitives.common import as_array, as_int, canonical_shape, int_tuple, size_of
 from ..primitives.layout import converted
 from . import indexing

@@ -160,12 +160,14 @@ def matmul(
     return _finish(out, weak)
 
 
-def _contracted(axes: Any, na: int, nb: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _contracted(axes: Any, a: Any, b: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    na, nb = ndim_of(a), ndim_of(b)
     if isinstance(axes, int | np.integer):
         k = as_int(axes, "axes")
         if k > min(na, nb):
             raise TypeError(
-                f"Number of tensordot axes (axes {k}) exceeds input ranks ({na} and {nb})"
+                f"Number of tensordot axes (axes {k}) exceeds input ranks ({shape_of(a)} and "
+                f"{shape_of(b)})"
             )
         return tuple(range(na - k, na)), tuple(range(k))
     if isinstance(axes, list | tuple) and len(axes) == 2:
@@ -180,8 +182,13 @@ def _contracted(axes: Any, na: int, nb: int) -> tuple[tuple[int, ...], tuple[int
             return tuple(canonical_axis(k, na) for k in first), tuple(
                 canonical_axis(k, nb) for k in second
             )
+        raise TypeError(
+            "tensordot requires both axes lists to be either ints, tuples or lists, got "
+            f"{first} and {second}"
+        )
     raise TypeError(
-        f"tensordot requires both axes lists to be either ints, tuples or lists, got {axes}"
+        "tensordot axes argument must be an int, a pair of ints, or a pair of lists/tuples of "
+        f"ints, got {axes!r}."
     )
 
 
@@ -207,7 +214,7 @@ def tensordot(
     (2, 5)
     """
     a, b, d, weak = _operands("tensordot", a, b, preferred_element_type)
-    contract = _contracted(axes, ndim_of(a), ndim_of(b))
+    contract = _contracted(axes, a, b)
     out = lax.dot_general(
         a, b, (contract, ((), ())), precision=precision, preferred_element_type=d,
         out_sharding=out_sharding,
@@ -551,6 +558,8 @@ def _trace(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any =
         raise ValueError(
             f"trace requires an array of at least two dimensions, got shape {shape_of(a)}"
         )
+    if canonical_axis(axis1, ndim_of(a)) == canonical_axis(axis2, ndim_of(a)):
+        raise ValueError(f"axis1 and axis2 can not be same. axis1={axis1} and axis2={axis2}")
     moved = (
         moveaxis(a, (axis1, axis2), (-2, -1))
         if (axis1, axis2) != (0, 1) or ndim_of(a) > 2

@@ -32,8 +32,9 @@ def _refuse_inplace(
 ) -> None:
     if inplace:
         raise error(
-            f"jnp.{name}: arrays are immutable, so it cannot change its argument. Fix: pass "
-            f"inplace=False and use the result: x = jnp.{call}."
+            f"jax.numpy.{name} cannot modify arrays in-place, because JAX arrays are immutable, "
+            "must use inplace=False. Pass inplace=False to instead return an updated array. "
+            f"Fix: x = jnp.{call}."
         )
 
 

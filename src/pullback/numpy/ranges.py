@@ -92,20 +92,19 @@ def arange(
             "v0.10.0. Fix: jnp.arange(n) * step + start."
         )
     d = dtypes.result_type(*given) if dtype is None else user_dtype(dtype, "arange")
-    values = [
-        np.asarray(x).item() if not isinstance(x, int | float | complex) else x for x in given
-    ]
+    values = [_own_number(x) for x in given]
     if stop is None and step is None:
-        return lax.iota(d, max(0, math.ceil(values[0])))  # type: ignore[arg-type]
+        return lax.iota(d, max(0, math.ceil(values[0])))
     lo, hi = (0, values[0]) if stop is None else (values[0], values[1])
     by = values[-1] if step is not None else 1
     n = max(0, math.ceil(_exact_div(hi - lo, by)))
-    out = lax.iota(d, n)
-    if step is None and lo == 0:
-        return out
-    if step is not None:
-        out = lax.mul(number(by, d), out)
-    return lax.add(number(lo, d), out)
+    if step is None:
+        return lax.iota(d, n) if lo == 0 else lax.add(number(lo, d), lax.iota(d, n))
+    # Multiples of a step that narrow floats would round are computed in float32.
+    narrow = dtypes.is_float(d) and dtypes.itemsize_bits(d) < 32
+    wide = np.dtype(np.float32) if narrow else d
+    out = lax.add(number(lo, wide), lax.mul(number(by, wide), lax.iota(wide, n)))
+    return lax.convert_element_type(out, d) if narrow else out
 
 
 def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
@@ -122,6 +121,15 @@ def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     d = dtypes.default_int() if dtype is None else user_dtype(dtype, "arange")
     n = max_dim(0, (hi - lo + by - (1 if by > 0 else -1)) // by)
     return lax.add(number(lo, d), lax.mul(number(by, d), lax.iota(d, n)))
+
+
+def _own_number(x: Any) -> Any:
+    """A scalar for Python's arithmetic, floats in their own precision: it decides how many steps
+    fit."""
+    if isinstance(x, int | float):
+        return x
+    x = np.asarray(x)[()]
+    return x if dtypes.is_float(x.dtype) else x.item()
 
 
 def _exact_div(a: Any, b: Any) -> Any:
@@ -605,8 +613,8 @@ class _Grid:
     @promotes_freely
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
-            return _range(key, self.name)
-        rows = [_range(k, self.name) for k in key]
+            return slice_as_range(key, self.name)
+        rows = [slice_as_range(k, self.name) for k in key]
         if rows:
             d = dtypes.result_type(*rows)
             rows = [_to(r, d) for r in rows]
@@ -616,7 +624,8 @@ class _Grid:
         return lax.stack(grids, 0) if grids else lax.full((0,), 0, default_int())
 
 
-def _range(key: Any, name: str) -> Any:
+def slice_as_range(key: Any, name: str) -> Any:
+    """The numbers that a slice stands for in `jnp.<name>[...]`; a complex step counts them."""
     if not isinstance(key, slice):
         raise TypeError(f"jnp.{name} takes slices, got {key!r}")
     for part, label in ((key.start, "start"), (key.stop, "stop"), (key.step, "step")):

@@ -10,10 +10,10 @@ from .. import dtypes, lax
 from ..api.eager import eager
 from ..api.placement import freely, lay_out
 from ..api.vmap import vmap
-from ..config import lazy_module
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import NonConcreteBooleanIndexError
+from ..lazy_imports import lazy_module
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
 from ..runtime.operands import Policy

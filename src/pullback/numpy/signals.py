@@ -154,7 +154,7 @@ def _interp(
     x, xp = promote_dtypes_inexact(x, xp)
     (fp,) = promote_dtypes_inexact(fp)
     if dtypes.is_complex(typeof(x).dtype):
-        raise ValueError("jnp.interp: complex x or xp not supported.")
+        raise ValueError("jnp.interp: complex x values not supported.")
     x, xp, fp = as_array(x), as_array(xp), as_array(fp)
     if period is not None:
         x, xp, fp = _periodic(x, xp, fp, period)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import config
 from ..api.jit import jit
-from ..config import lazy_module
+from ..lazy_imports import lazy_module
 from .util import promote_args, promote_args_inexact
 
 noting: Any = lazy_module("pullback.numpy.error_check")

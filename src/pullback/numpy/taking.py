@@ -112,8 +112,10 @@ def _take(
             indices = select_where(negative, lax.add(indices, literal(indices, n)), indices)
     elif mode == "clip":
         how = lax.GatherScatterMode.CLIP
-    else:
+    elif mode in ("promise_in_bounds", "one_hot", "drop"):
         how = lax.GatherScatterMode.from_any(mode)
+    else:
+        raise ValueError(f"Invalid mode '{mode}' for np.take")
     shape, m = shape_of(a), ndim_of(indices)
     numbers = lax.GatherDimensionNumbers(
         offset_dims=(*range(k), *range(k + m, len(shape) + m - 1)),

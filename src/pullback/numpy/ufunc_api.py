@@ -17,8 +17,8 @@ from ..api.eager import eager
 from ..api.jit import jit
 from ..api.staging import eval_shape
 from ..api.vmap import vmap
-from ..config import lazy_module
 from ..core.avals import typeof
+from ..lazy_imports import lazy_module
 from ..primitives.common import as_int
 from ..primitives.dynamic_slice import dynamic_index_in_dim, dynamic_update_index_in_dim
 from ..runtime.operands import Policy

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, lax
-from ..config import lazy_module
 from ..control.custom_jvp import custom_jvp
 from ..core.avals import typeof
+from ..lazy_imports import lazy_module
 from . import reductions
 from .arithmetic import add_pair, multiply_pair, negative_one, subtract_pair
 from .comparison import maximum_pair, minimum_pair

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import config, dtypes, tree
+from .. import dtypes, tree
 from ..compile_log import LOGGERS
 from ..core import effects as fx
 from ..core.avals import ShapedArray, is_valid_value, typeof
@@ -23,6 +23,7 @@ from ..core.source import current as current_source
 from ..core.symbolic import Zero
 from ..core.trace import empty_context
 from ..errors import JaxRuntimeError
+from ..lazy_imports import lazy_module
 from .builders import batch_size
 from .common import array_maker
 from .keys import PRNGKeyArray
@@ -81,7 +82,7 @@ for _kind in (DebugEffect, OrderedDebugEffect):
 for _kind in (OrderedIOEffect, OrderedDebugEffect):
     fx.ordered_effects.add_type(_kind)
 
-logging = config.lazy_module("logging")
+logging = lazy_module("logging")
 METHODS = (
     "sequential",
     "sequential_unrolled",
@@ -200,7 +201,7 @@ def _element(x: Any, k: int) -> Any:
 
 
 # The same with a loop in the program instead of one call an element.
-_loops: Any = config.lazy_module("pullback.control.callbacks")
+_loops: Any = lazy_module("pullback.control.callbacks")
 
 
 # --- pure_callback ---

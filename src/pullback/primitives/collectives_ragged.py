@@ -1,5 +1,5 @@
 """Exchanges over named axes whose parts differ in size, and sends with their receipts: what
-collectives.py has for parts of one size.
+collectives_exchange.py has for parts of one size.
 """
 
 from __future__ import annotations
@@ -14,17 +14,8 @@ from ..core.avals import AbstractToken, ShapedArray, abstract_token, typeof
 from ..core.primitive import No, Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from .builders import batch_size, full_batch
-from .collectives import (
-    _check_permutation,
-    _effects,
-    _groups,
-    _names,
-    _own,
-    _refuse_groups,
-    all_to_all,
-    axis_size,
-    ppermute_p,
-)
+from .collectives import _effects, _groups, _names, _own, axis_size
+from .collectives_exchange import _check_permutation, all_to_all, ppermute_p
 from .common import zero_of
 from .dynamic_slice import index_take
 from .elementwise import add, bitwise_and, convert_element_type, div, ge, lt, mul, select, sub
@@ -41,6 +32,14 @@ __all__ = [
 ]
 
 _INDICES = ("input_offsets", "send_sizes", "output_offsets", "recv_sizes")
+
+
+def _refuse_groups(name: str, groups: Any) -> None:
+    if groups is not None:
+        raise NotImplementedError(
+            f"axis_index_groups not supported in vmap collectives: {name} was given {groups}. "
+            "Fix: reshape the mapped axis into two, and map each with its own axis_name."
+        )
 
 
 # --- all_to_all of slices of different lengths ---

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes
-from ..config import lazy_module
 from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
+from ..lazy_imports import lazy_module
 from .builders import add_jaxvals
 from .common import NUMBER, check_dtype, zero_of
 from .elementwise import max, min, mul, share

@@ -20,6 +20,7 @@ from ..core.avals import ShapedArray, typeof
 from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from ..core.trace import Tracer, current_trace, trace_state_clean
+from ..lazy_imports import lazy_module
 from .convert import convert_element_type_p
 from .elementwise import eq_p, mul_p, ne_p
 from .layout import broadcast_in_dim, reshape, squeeze, transpose
@@ -82,8 +83,8 @@ class PRNGImpl:
 
 prngs: dict[str, PRNGImpl] = {}
 # The generators, which are registered when these modules are imported.
-_rng: Any = config.lazy_module("pullback.primitives.rng")
-_ciphers: Any = config.lazy_module("pullback.primitives.ciphers")
+_rng: Any = lazy_module("pullback.primitives.rng")
+_ciphers: Any = lazy_module("pullback.primitives.ciphers")
 
 
 def register_prng(impl: PRNGImpl) -> None:

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import config
 from ..core import effects as fx
 from ..core.avals import ShapedArray
 from ..core.explicit import match_operands, names_in, parts_of, rules
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
+from ..lazy_imports import lazy_module
 from .layout import linear_jvp
 
 __all__ = [
@@ -23,8 +23,8 @@ __all__ = [
 ]
 
 # The rules of types that say something of meshes: programs on one device need none.
-_explicit: Any = config.lazy_module("pullback.primitives.explicit")
-_manual: Any = config.lazy_module("pullback.primitives.manual")
+_explicit: Any = lazy_module("pullback.primitives.explicit")
+_manual: Any = lazy_module("pullback.primitives.manual")
 rules.append(lambda: _explicit.apply)
 match_operands.append(lambda primitive, operands: _manual.alike(primitive, operands))
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from ..config import lazy_module
+from ..lazy_imports import lazy_module
 from ..runtime.devices import devices
 from ..runtime.live import live_arrays
 

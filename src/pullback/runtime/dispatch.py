@@ -33,6 +33,7 @@ from ..core.trace import (
     use_trace,
     valueless_error,
 )
+from ..lazy_imports import lazy_module
 from ..primitives import common, keys
 from ..transforms.partial_eval import dce_closed
 from . import array as array_module, donation
@@ -47,7 +48,7 @@ array_module.register_array_class(Tracer)
 array_module.register_array_class(keys.PRNGKeyArray)
 
 # The compiler, and what runs its programs: half as large as all the rest.
-native: Any = config.lazy_module("pullback.runtime.executable")
+native: Any = lazy_module("pullback.runtime.executable")
 
 _operations: dict[Any, Any] = {}
 _executables: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -329,7 +330,7 @@ def _guard_transfer(aval: Any, explicit: bool) -> None:
     logging.getLogger("pullback.transfers").warning(what)
 
 
-logging: Any = config.lazy_module("logging")
+logging: Any = lazy_module("logging")
 
 
 def to_array(x: Any, explicit: bool = False) -> Any:

@@ -25,6 +25,7 @@ from ..core.avals import ShapedArray
 from ..core.jaxpr import ClosedJaxpr
 from ..core.trace import empty_context, valueless_error
 from ..garbage import uncollected
+from ..lazy_imports import lazy_module
 from ..loops import pipeline
 from ..loops.canon import statements, waits
 from ..loops.ir import Kernel
@@ -43,10 +44,10 @@ MOST_TIMED = 100
 GIL_WORK = 5e4
 
 # NumPy's rules of every primitive: hardly any program has an equation without a lowering.
-reference: Any = config.lazy_module("pullback.backends.reference")
-memory_limit: Any = config.lazy_module("pullback.loops.memory_limit")
-scratch: Any = config.lazy_module("pullback.loops.scratch")
-show: Any = config.lazy_module("pullback.loops.show")
+reference: Any = lazy_module("pullback.backends.reference")
+memory_limit: Any = lazy_module("pullback.loops.memory_limit")
+scratch: Any = lazy_module("pullback.loops.scratch")
+show: Any = lazy_module("pullback.loops.show")
 
 
 @record(eq=True)

@@ -13,7 +13,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from pullback.config import lazy_module
+from pullback.lazy_imports import lazy_module
 from pullback.runtime import native_layout as L
 from pullback.runtime.native import Native, load
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from pullback.config import lazy_module
 from pullback.core.trace import Tracer
 from pullback.forking import renewed
+from pullback.lazy_imports import lazy_module
 from pullback.primitives.keys import PRNGKeyArray
 from pullback.records import record
 from pullback.runtime import native_layout as L

@@ -16,6 +16,7 @@ import numpy as np
 from .. import config
 from ..core.avals import Space as Space, set_unsharded
 from ..errors import DuplicateSpecError, IndivisibleError
+from ..lazy_imports import lazy_module
 from .devices import Device, default_device_or_first, devices
 from .meshes import AbstractMesh, Mesh, MeshBase, concrete_mesh, get_abstract_mesh, get_mesh
 from .partition_spec import PartitionSpec, axes_of
@@ -87,8 +88,8 @@ class Sharding:
     _internal_device_list = property(lambda self: self._device_assignment)
 
 
-_xla_mesh: Any = config.lazy_module("pullback.backends.xla.mesh")
-_xla_sharding: Any = config.lazy_module("pullback.backends.xla.sharding")
+_xla_mesh: Any = lazy_module("pullback.backends.xla.mesh")
+_xla_sharding: Any = lazy_module("pullback.backends.xla.sharding")
 
 _MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
-from ..config import LateNames as _LateNames
+from ..lazy_imports import LateNames as _LateNames
 
 if _TYPE_CHECKING:
     from . import (

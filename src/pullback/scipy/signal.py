@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, lax, numpy as jnp
-from ..config import lazy_module
 from ..core.avals import typeof
+from ..lazy_imports import lazy_module
 from ..numpy.util import (
     canonical_axes,
     canonical_axis,

@@ -80,11 +80,6 @@ class JVPTracer(Tracer):
     def item(self, *args: Any) -> Any:
         return self.primal.item(*args)
 
-    def block_until_ready(self) -> JVPTracer:
-        if hasattr(self.primal, "block_until_ready"):
-            self.primal.block_until_ready()
-        return self
-
     def __repr__(self) -> str:
         if isinstance(self.tangent, Tracer):
             short = typeof(self.tangent).str_short(short_dtypes=True)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pullback.config import LateNames
+from pullback.lazy_imports import LateNames
 
 if TYPE_CHECKING:
     from . import tier

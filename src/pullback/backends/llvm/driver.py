@@ -23,7 +23,7 @@ from pullback.backends.llvm import tier
 from pullback.backends.llvm.compiler import CompiledKernel
 from pullback.backends.llvm.table import function_offset
 from pullback.backends.llvm.threads import Context, runtime
-from pullback.config import lazy_module
+from pullback.lazy_imports import lazy_module
 from pullback.loops.ir import Const
 from pullback.loops.ops import BITS, FLOATS, SIGNED
 from pullback.loops.plan import (

@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from pullback.config import lazy_module
 from pullback.forking import renewed
+from pullback.lazy_imports import lazy_module
 
 __all__ = ["JitCode"]
 

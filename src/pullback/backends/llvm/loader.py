@@ -19,8 +19,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from pullback.config import lazy_module
 from pullback.forking import renewed
+from pullback.lazy_imports import lazy_module
 from pullback.records import record
 
 __all__ = ["Code", "Image", "LinkError", "link", "link_elf", "load_entry", "load_image"]

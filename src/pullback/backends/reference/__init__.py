@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...config import lazy_module
 from ...core.avals import typeof
 from ...core.jaxpr import Jaxpr, Literal
+from ...lazy_imports import lazy_module
 from ...primitives.common import as_array
 from . import table
 from .table import fitted

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...config import lazy_module
+from ...lazy_imports import lazy_module
 from ...primitives import fft
 from .table import rule
 

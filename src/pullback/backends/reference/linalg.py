@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...config import lazy_module
+from ...lazy_imports import lazy_module
 from ...primitives import linalg_factor as f, linalg_systems as p
 from .table import rule, widened
 

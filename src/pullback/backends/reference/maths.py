@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...config import lazy_module
+from ...lazy_imports import lazy_module
 from ...loops.zetas import digamma, polygamma, zeta
 from ...primitives import maths as p
 from .table import RULES, computed

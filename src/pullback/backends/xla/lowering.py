@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ...config import lazy_module
 from ...core import effects as fx, source
 from ...core.build import close_jaxpr, trace_to_jaxpr
 from ...core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from ...core.primitive import ALL, Primitive
 from ...core.trace import empty_context
+from ...lazy_imports import lazy_module
 from ...primitives.keys import lower_keys, lower_keys_in
 from ...transforms.partial_eval import dce_closed
 from .contexts import LoweringRuleContext, ModuleContext, TokenSet

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes, lax, numpy as jnp
-from ...config import lazy_module
 from ...core.avals import ShapedArray
+from ...lazy_imports import lazy_module
 from ...primitives.callback import pure_callback
 from .composed import composed
 from .csr import csr_matvec_p

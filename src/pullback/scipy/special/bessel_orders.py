@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes, numpy as jnp
-from ...config import lazy_module
 from ...control.custom_jvp import custom_jvp
 from ...core.avals import ShapedArray, typeof
 from ...core.symbolic import SymbolicZero, Zero
+from ...lazy_imports import lazy_module
 from ...primitives.callback import pure_callback
 from .basic import real
 

@@ -11,11 +11,11 @@ from typing import Any
 from .... import config as _config
 from ....api.serialized import dump_executable, load_executable
 from ....backends.llvm.cache import disk_cache
-from ....config import lazy_module
 from ....experimental.compilation_cache.compilation_cache import (
     reset_cache as _reset,
     set_cache_dir as set_cache_dir,
 )
+from ....lazy_imports import lazy_module
 from . import cache_key as cache_key
 from .compilation_cache_interface import CacheInterface as CacheInterface
 from .lru_cache import LRUCache as LRUCache

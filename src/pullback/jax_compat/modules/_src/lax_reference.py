@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ....config import lazy_module
+from ....lazy_imports import lazy_module
 
 _special: Any = lazy_module("scipy.special")
 _Pads = Sequence[tuple[int, int]]

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from ....config import lazy_module
+from ....lazy_imports import lazy_module
 from .compilation_cache_interface import CacheInterface
 
 filelock: Any = lazy_module("filelock") if importlib.util.find_spec("filelock") else None

@@ -7,7 +7,7 @@ import importlib.util
 import pickle
 from typing import Any
 
-from ....config import lazy_module
+from ....lazy_imports import lazy_module
 
 cloudpickle: Any = lazy_module("cloudpickle") if importlib.util.find_spec("cloudpickle") else None
 

@@ -7,8 +7,8 @@ from typing import Any
 from .... import sharding
 from ....api.placement import asked_sharding
 from ....backends.xla import contexts
-from ....config import lazy_module
 from ....control import call
+from ....lazy_imports import lazy_module
 from ....runtime import meshes, partition_spec, shardings
 from . import gspmd
 from .searched import searched

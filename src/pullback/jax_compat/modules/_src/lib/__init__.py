@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .....config import lazy_module
+from .....lazy_imports import lazy_module
 from ... import version as _version
 from . import _jax as _jax, mlir as mlir, xla_client as xla_client
 
