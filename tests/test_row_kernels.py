@@ -16,7 +16,7 @@ import pytest
 import pullback
 import pullback.numpy as jnp
 from pullback import lax
-from pullback.backends.llvm import compiler, target, tier
+from pullback.backends.llvm import compiler, driver, target, tier
 from pullback.backends.llvm.compiler import emit_module
 from pullback.backends.llvm.target import detect_level, host_target
 from pullback.loops import pipeline
@@ -435,16 +435,43 @@ def test_quick_code_divides_lanes_by_one_number() -> None:
 )
 @pytest.mark.usefixtures("nothing_compiled")
 @pytest.mark.parametrize("function", [lambda x: jnp.cosh(x) * 0.75, _softmax])
-def test_the_second_run_waits_for_good_code(function: Any) -> None:
-    """Where few kernels have so much to do that some runs repay what is soon made."""
-    f = pullback.jit(function)
+@pytest.mark.parametrize("beside", [True, False])
+def test_the_second_run_has_good_code_made(
+    function: Any, beside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where few kernels have so much to do that some runs repay what is soon made: beside the runs
+    by a native thread, before the run where there is none."""
+    if beside and not compiler.beside():
+        pytest.skip("no thread compiles here")
+    if not beside:
+        monkeypatch.setattr(driver, "beside", lambda: False)
+        monkeypatch.setattr(compiler, "_workshop", lambda *_, **__: None)
+    # No watcher: what this one would do is done here.
+    monkeypatch.setattr(tier, "_watcher", watcher := tier._Watcher())
+    watcher.stopping = True
+    f = pullback.jit(lambda x: function(x))
+    x = jnp.asarray(_rows(1000, 1000))
+    first = f(x).block_until_ready()
+    plan = f.lower(x).compiler_ir("loops").plan
+    assert plan.hasty and all(kernel.better is None for *_, kernel in plan.hasty)
+    f(x).block_until_ready()
+    assert tier.settled(plan) and bool(plan.hasty) == beside
+    assert all(kernel.better is not None for *_, kernel in plan.hasty)
+    while plan.improve():
+        pass
+    assert not plan.hasty and np.array_equal(_bits(f(x)), _bits(first))
+
+
+@pytest.mark.usefixtures("nothing_compiled")
+def test_nothing_is_begun_while_compiling_is_paused() -> None:
+    f = pullback.jit(lambda x: jnp.cosh(x) * 0.75)
     x = jnp.asarray(_rows(1000, 1000))
     with tier.paused():
         f(x).block_until_ready()
         plan = f.lower(x).compiler_ir("loops").plan
-        assert plan.hasty
+        kernels = [kernel for *_, kernel in plan.hasty]
         f(x).block_until_ready()
-        assert not plan.hasty and tier.settled(plan)
+        assert all(kernel.better is None for kernel in kernels)
 
 
 @pytest.mark.usefixtures("nothing_compiled")
@@ -475,7 +502,8 @@ def test_what_has_run_for_long_is_looked_at_at_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(tier, "_watcher", watcher := tier._Watcher())
     f = pullback.jit(lambda x: jnp.cosh(x) * 0.75)
     x = jnp.asarray(_rows(400, 400))
-    f(x).block_until_ready()
+    for _ in range(3):
+        f(x).block_until_ready()
     plan = f.lower(x).compiler_ir("loops").plan
     end = time.monotonic() + 30
     while plan.hasty and time.monotonic() < end:

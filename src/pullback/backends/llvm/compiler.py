@@ -69,21 +69,43 @@ class CompiledKernel:
     key: str
     source: tuple[Kernel | Callable[[], Kernel], Target] | None = None
     outdated: list[loader.Code | JitCode] = made(default_factory=list)
+    better: _Better | None = None
+
+    def begin(self, now: bool = True) -> None:
+        """Has a native thread begin with good code, if there is one that could; `improved` ends
+        it. Unless it has to be done `now`, what would take long before LLVM has its text is left
+        to whoever calls `improved`."""
+        if _improving.acquire(blocking=now):
+            try:
+                if self.source is not None and self.better is None:
+                    kernel, target = self.source
+                    if callable(kernel) and not now:
+                        return
+                    kernel = kernel() if callable(kernel) else kernel
+                    self.source = kernel, target
+                    self.better = _begun(kernel, target, _Polite() if now else None)
+            finally:
+                _improving.release()
 
     def improved(self) -> int:
         """The address of the best code, which is compiled if need be. What `address` was stays
         valid: somebody may be running it."""
+        self.begin()
+        better = self.better
+        if better is not None:
+            better.wait()
         with _improving:
             if self.source is not None:
                 kernel, target = self.source
-                kernel = kernel() if callable(kernel) else kernel
-                image = _well_made(kernel, target)
+                assert not callable(kernel)
+                image = _well_made(kernel, target, self.better)
                 cache = disk_cache()
                 if cache is not None:
                     cache.put(self.key, image)
                 code = loader.load_image(image)
                 self.outdated.append(self.code)
-                self.code, self.address, self.source = code, code.symbols["pb_kernel"], None
+                self.code, self.address = code, code.symbols["pb_kernel"]
+                self.source = self.better = None
         return self.address
 
     def __repr__(self) -> str:
@@ -106,14 +128,15 @@ def emit_module(
     brief: bool = False,
     shared: bool = False,
     alone: bool = False,
+    between: Callable[[], None] | None = None,
 ) -> tuple[str, int]:
     """The textual IR of a kernel's module and the code generation level that good code of it wants.
     `brief` writes the least code, not the fastest, for one thread unless it is `shared`; `alone`
-    without lanes."""
+    without lanes. `between` is called now and then."""
     target = target or host_target()
     streamed = frozenset(kernel.params[k] for k in kernel.attrs.get("streamed", ()))
     module = Module(target, "pb", attrs=dict(kernel.attrs), streamed=streamed, brief=brief)
-    module.alone = brief and alone
+    module.alone, module.between = brief and alone, between
     loops = sum(isinstance(s, For) and s.kind == "vector" for s in walk(kernel.body))
     module.many = loops > MANY_LOOPS
     head = (
@@ -159,13 +182,18 @@ LONG = 50_000
 
 
 def _emitted(
-    kernel: Kernel, target: Target, quick: bool, shared: bool = False, alone: bool = False
+    kernel: Kernel,
+    target: Target,
+    quick: bool,
+    shared: bool = False,
+    alone: bool = False,
+    between: Callable[[], None] | None = None,
 ) -> tuple[str, int, bool]:
     """A kernel as textual IR, the level it is compiled at, and whether that is the quick one
     where good code would differ."""
     debug = _debug()
     quick = quick and not waits(kernel)
-    ir, level = emit_module(kernel, target, quick, shared, alone)
+    ir, level = emit_module(kernel, target, quick, shared, alone, between)
     level = 0 if ir.count("\n") > LONG else level
     quick = quick and (level > 0 or bool(tiles_of(kernel)))  # whose tiles may be quick as well
     if quick:
@@ -177,16 +205,61 @@ def _emitted(
     return ir, level, quick
 
 
-def _well_made(kernel: Kernel, target: Target) -> loader.Image:
-    """Good code of a kernel, and of its tile functions, which native threads compile meanwhile."""
-    tiles = tiles_of(kernel)
-    shop = _workshop(target) if tiles else None
-    jobs = [] if shop is None else [order_tile(n, target, False, shop.publish) for n in tiles]
-    ir, level, _ = _emitted(kernel, target, False)
-    obj = link.assemble(ir, target, level)
-    if shop is not None:
-        shop.finish([job for job in jobs if job is not None])
-    for name in tiles:
+@record(eq=True, frozen=False)
+class _Better:
+    """Good code on its way: of a kernel, and of the tile functions that it calls."""
+
+    shop: Workshop
+    job: Job
+    tiles: list[Job]
+
+    def wait(self) -> None:
+        """Returns when it is done, or never will be: after a fork, at exit."""
+        for job in (*self.tiles, self.job):
+            if not self.shop.await_(job):
+                return
+
+
+# A thread that writes a text while others call lets them have the interpreter so often and so
+# long, in seconds. Who asks for it otherwise waits for five milliseconds.
+SPELL, REST = 3e-4, 1e-4
+
+
+class _Polite:
+    """What such a thread calls now and then."""
+
+    def __init__(self) -> None:
+        self.since = time.perf_counter()
+
+    def __call__(self) -> None:
+        if time.perf_counter() - self.since > SPELL:
+            time.sleep(REST)
+            self.since = time.perf_counter()
+
+
+def _begun(kernel: Kernel, target: Target, polite: _Polite | None) -> _Better | None:
+    """Good code of a kernel and of its tile functions, which a patient native thread makes from
+    now on. None where there is none."""
+    shop = _workshop(target, patient=True)
+    if shop is None:
+        return None
+    tiles = [order_tile(name, target, False, shop.publish) for name in tiles_of(kernel)]
+    ir, level, _ = _emitted(kernel, target, False, between=polite)
+    job = Job(ir, level)
+    if level not in link.LEVELS or not shop.publish(job):
+        return None
+    return _Better(shop, job, [tile for tile in tiles if tile is not None])
+
+
+def _well_made(kernel: Kernel, target: Target, better: _Better | None) -> loader.Image:
+    """Good code of a kernel, and of its tile functions: what a native thread has made, if one
+    has."""
+    if better is not None and better.job.done:
+        obj = better.job.take()
+    else:
+        ir, level, _ = _emitted(kernel, target, False)
+        obj = link.assemble(ir, target, level)
+    for name in tiles_of(kernel):
         provide_tile(name, target, quick=False)
     return loader.link(obj)
 
@@ -528,25 +601,36 @@ class Compilation:
         )
 
 
-_shop: Workshop | None = None
+_shops: dict[bool, Workshop] = {}
 _building = renewed(threading.Lock())
 
 
-def _workshop(target: Target) -> Workshop | None:
-    """Native threads that compile for this machine; None where there are none."""
-    global _shop
+def _workshop(target: Target, patient: bool = False) -> Workshop | None:
+    """Native threads that compile for this machine, or the one that has time; None where there are
+    none."""
     if target.key != host_target().key or os_shim.sleep_kind() != "futex":
         return None
-    shop = _shop
+    shop = _shops.get(patient)
     if shop is None or not shop.usable:
         with _building:
-            shop = _shop
+            shop = _shops.get(patient)
             if shop is None or not shop.usable:
-                text = workshop_text(target)
-                name = "workshop" + os.environ.get("PULLBACK_LOADER", "")
-                code = load_text(text, target, 0, kernel_key(text, target.key, name))
-                shop = _shop = Workshop(target, code)
+                shop = _shops[patient] = Workshop(target, _workshop_code(target), patient)
     return shop
+
+
+def _workshop_code(target: Target) -> loader.Code | JitCode:
+    if _shops:
+        return next(iter(_shops.values())).code
+    text = workshop_text(target)
+    name = "workshop" + os.environ.get("PULLBACK_LOADER", "")
+    return load_text(text, target, 0, kernel_key(text, target.key, name))
+
+
+def beside() -> bool:
+    """Whether a native thread makes good code beside what runs."""
+    shop = _workshop(host_target(), patient=True)
+    return shop is not None and shop.has_threads
 
 
 def foresee_llvm() -> None:

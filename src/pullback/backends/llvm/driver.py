@@ -20,7 +20,7 @@ import numpy as np
 
 from pullback import errors
 from pullback.backends.llvm import tier
-from pullback.backends.llvm.compiler import CompiledKernel
+from pullback.backends.llvm.compiler import CompiledKernel, beside
 from pullback.backends.llvm.table import function_offset
 from pullback.backends.llvm.threads import Context, runtime
 from pullback.lazy_imports import lazy_module
@@ -222,6 +222,13 @@ class Plan:
         return sum(
             tier.GOOD_KERNEL + tier.GOOD_SECONDS * kernel.code.length for _, _, kernel in self.hasty
         )
+
+    def begin(self) -> bool:
+        """Has good code of its kernels begun, which `improve` ends. False where it has to be made
+        by whoever asks for it."""
+        for _, _, kernel in reversed(self.hasty):
+            kernel.begin(now=False)
+        return beside()
 
     def improve(self) -> bool:
         """Compiles one more of the kernels well that were compiled quickly, that which takes

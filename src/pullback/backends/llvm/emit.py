@@ -10,7 +10,7 @@ widened code.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from pullback.backends.llvm import arith
@@ -99,6 +99,7 @@ class Module:
     brief: bool = False  # the least code, for a first run: see tier.py
     alone: bool = False  # no lanes: LLVM's quick path takes half as long for single numbers
     many: bool = False  # of its loops each has little to do: vectors side by side are more code
+    between: Callable[[], None] | None = None  # called between two statements
 
     def text(self) -> str:
         head = f'target triple = "{self.target.triple}"\n'
@@ -191,8 +192,11 @@ class Emitter:
         read = read_side_by_side(stmts, self.sums) if wide else {}  # type: ignore[arg-type]
         late: set[Store] = set()
         taken: set[Load] = set()
+        between = self.module.between
         for s in ordered(stmts) if self.lanes == 1 else stmts:  # type: ignore[arg-type]
             kind = type(s)
+            if between is not None:
+                between()
             if rows and kind is Store and s in rows:
                 late.add(s)
                 if late.issuperset(rows[s]):

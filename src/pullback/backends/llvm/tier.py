@@ -5,8 +5,9 @@ to compile is compiled by its quick path. A plan counts the kernels it has run; 
 looks at the counts, compiles the kernels of plans that are used again, and writes the new addresses
 into the plans' step tables. Both versions compute the same bits: the order of operations is the
 emitter's, LLVM changes none of it. A plan with much to do wakes the thread when it has run, and
-others are looked at now and then. Runs go on with quick code meanwhile; where few kernels have so
-much to do that some runs repay good code that is soon made, the second run waits for it.
+others are looked at now and then. Runs go on with quick code meanwhile. Where few kernels have so
+much to do that some runs repay good code that is soon made, the second run writes its text, and a
+native thread begins at once; a single processor's second run waits for it.
 The thread sleeps while nothing waits for it. `PULLBACK_TIER=0` compiles everything well at once.
 """
 
@@ -48,12 +49,11 @@ QUICK_WORK = 1e6
 MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
 VERY_MUCH_WORK = 1e6  # and of one run that is enough
-FEW_STEPS = 4  # whose kernels such a plan's second run waits for
-# Seconds that good code takes, a kernel and a byte of its quick code. The second run waits for so
-# many at most, if so many runs repay them, and for any number that a few runs repay: good code is
-# made beside the runs, and the first ten lose less with quick code than by waiting for more.
+FEW_STEPS = 4  # whose kernels such a plan's second run has begun
+# Seconds that good code takes, a kernel and a byte of its quick code. The second run has so many
+# begun at most, if so many runs repay them, and any number that a few runs repay.
 GOOD_KERNEL, GOOD_SECONDS = 3e-3, 8e-6
-WAITED, WAITED_RUNS, REPAID_RUNS = 0.025, 30, 4
+SOME_SECONDS, SOME_RUNS, FEW_RUNS = 0.025, 30, 4
 # Seconds between two looks: doubled while nothing happens. The first call and what follows it at
 # once are over by the first: who runs code waits for the interpreter while its kernels are written.
 FIRST_LOOK, LAST_LOOK = 0.02, 1.0
@@ -72,6 +72,9 @@ class Watched(Protocol):
 
     def heat(self) -> tuple[float, float]:
         """How often each of its kernels has run on average, and the work done."""
+
+    def begin(self) -> bool:
+        """Has good code of its kernels begun; False where nobody else makes it."""
 
     def improve(self) -> bool:
         """Compiles one more of its kernels well; False when there is none left."""
@@ -95,19 +98,25 @@ class Haste:
 
 
 def settled(plan: Watched) -> bool:
-    """Whether the runs of a plan are as fast as they will soon be. What has run once and is worth
-    waiting for is compiled now: who calls twice calls often. What takes LLVM longer is not worth
-    it: a thread makes it meanwhile."""
-    if not 0 < len(plan.hasty) <= FEW_STEPS or plan.work < VERY_MUCH_WORK:
-        return True
-    runs = WAITED_RUNS if plan.effort() <= WAITED else REPAID_RUNS
-    if plan.effort() > runs * LOST * plan.seconds:
+    """Whether the runs of a plan go their last way. Of what has run once, good code that is repaid
+    soon is begun now: who calls twice calls often. Other code the thread has made, which writes
+    texts while nobody needs the interpreter."""
+    if not plan.hasty or plan.work < VERY_MUCH_WORK or _watcher.pauses:
         return True
     if not plan.heat()[0]:
         return False
-    while plan.improve():
-        pass
+    if _is_repaid_soon(plan) and not plan.begin():
+        while plan.improve():
+            pass
+    _watcher.ran()
     return True
+
+
+def _is_repaid_soon(plan: Watched) -> bool:
+    """Whether some runs repay good code of a plan's few kernels."""
+    effort = plan.effort()
+    runs = SOME_RUNS if effort <= SOME_SECONDS else FEW_RUNS
+    return len(plan.hasty) <= FEW_STEPS and effort <= runs * LOST * plan.seconds
 
 
 def _is_hot(plan: Watched) -> bool:
@@ -145,6 +154,7 @@ class _Watcher:
         self.news = threading.Condition()
         self.working = threading.Lock()  # whoever holds it keeps the thread from compiling
         self.stopping = False
+        self.pauses = 0
         self.fresh = False
         self.hot = False  # whether something has run that is worth good code
 
@@ -234,9 +244,9 @@ def watch(plan: Watched) -> None:
 
 
 def ran(plan: Watched) -> None:
-    """A plan whose code could be better has run: the thread looks at it now if that was much work.
-    What takes long soon runs on good code although no run waits for it."""
-    if plan.work >= VERY_MUCH_WORK and _is_hot(plan):
+    """A plan whose code could be better has run: the thread looks at it now if that was much work
+    and it was not the first time. What takes long soon runs on good code."""
+    if plan.work >= VERY_MUCH_WORK and plan.heat()[0] >= 2:
         _watcher.ran()
 
 
@@ -244,4 +254,8 @@ def ran(plan: Watched) -> None:
 def paused() -> Iterator[None]:
     """Compiles nothing in the background meanwhile; what is being compiled is finished first."""
     with _watcher.working:
-        yield
+        _watcher.pauses += 1
+        try:
+            yield
+        finally:
+            _watcher.pauses -= 1

@@ -6,11 +6,14 @@ that the interpreter fills and publishes in a ring; a native thread claims it, h
 text and write the object, and marks it done. Whoever wants the result compiles what is still
 unclaimed, then sleeps until the rest is done.
 
+A patient workshop has one thread, of low priority: what it makes is better code for what runs
+meanwhile, and should not hold that up.
+
 Shop:  0 sequence | 8 published | 16 claimed | 24 ring | 32 syscall | 40 at work | 48 closed
        56 clock_gettime
 Desk:  0 shop | 8 parse | 16 emit | 24 dispose | 32 new context | 40 drop context | 48 context
        56 modules | 64 machines by level (4); one for each thread
-Job:   0 state (2 is done) | 8 text | 16 level | 24 object | 32 message | 40 nanoseconds
+Job:   0 state (1 dropped, 2 done) | 8 text | 16 level | 24 object | 32 message | 40 nanoseconds
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ RING = 4096
 MOST_THREADS = 7
 MODULES_PER_CONTEXT = 400  # a context never forgets its types and constants
 NAP = 0.05  # seconds of waiting in native code between two looks at Python's signals
-DONE = 2
+DROPPED, DONE = 1, 2
+NICE = 10  # of a patient thread: a tenth of what one that computes gets
 CONTEXT = 6  # words of a desk before its context, and the number of modules that this has held
 MACHINES = 8  # words before its machines
 
@@ -168,6 +172,15 @@ sleep:
  %r = call i64 (i64, ...) %sys(i64 {futex}, ptr %shop, i64 128, i32 %seq, ptr null)
  br label %top
 }
+define ptr @pb_serve_patiently(ptr %desk) nounwind {
+entry:
+ %shop = load ptr, ptr %desk
+ %sp = getelementptr i8, ptr %shop, i64 32
+ %sys = load ptr, ptr %sp
+ %r = call i64 (i64, ...) %sys(i64 {setpriority}, i64 0, i64 0, i64 {nice})
+ %p = call ptr @pb_serve(ptr %desk)
+ ret ptr %p
+}
 define i64 @pb_help(ptr %desk) nounwind {
 entry:
  %did = call i1 @take(ptr %desk)
@@ -217,10 +230,17 @@ out:
 """
 
 
+def _futex(target: Target) -> int:
+    """The number of the system call."""
+    return 98 if target.level == "neon" else 202
+
+
 def workshop_text(target: Target) -> str:
     """The native half, as textual IR."""
     values = {
-        "futex": "98" if target.level == "neon" else "202",
+        "futex": str(_futex(target)),
+        "setpriority": "140" if target.level == "neon" else "141",
+        "nice": str(NICE),
         "modules": str(MODULES_PER_CONTEXT),
         "last": str(RING - 1),
         "nap": str(int(NAP * 1e9)),
@@ -246,6 +266,10 @@ class Job:
         return self.block[0] == DONE
 
     @property
+    def dropped(self) -> bool:
+        return self.block[0] == DROPPED
+
+    @property
     def lines(self) -> int:
         """How long its text is."""
         return self.text.count(b"\n")
@@ -269,12 +293,12 @@ class Workshop(Gate):
     """The ring, its native threads, and a desk for each thread that compiles. A fork waits until
     nobody is at work; the child must make a workshop of its own."""
 
-    def __init__(self, target: Target, code: Code | JitCode) -> None:
+    def __init__(self, target: Target, code: Code | JitCode, patient: bool = False) -> None:
         super().__init__()
         self.target, self.code = target, code
         code.keep_forever()
         p, at = c_void_p, code.symbols
-        self._serve = at["pb_serve"]
+        self._serve = at["pb_serve_patiently" if patient else "pb_serve"]
         self._publish = ctypes.PYFUNCTYPE(None, p, p)(at["pb_publish"])
         self._help = ctypes.CFUNCTYPE(c_int64, p)(at["pb_help"])
         self._wait = ctypes.CFUNCTYPE(None, p, p)(at["pb_wait"])
@@ -283,13 +307,13 @@ class Workshop(Gate):
         syscall, clock = (os_shim.address_of(name) for name in ("syscall", "clock_gettime"))
         self._shop = (c_int64 * 8)(0, 0, 0, ctypes.addressof(self._ring), syscall, 0, 0, clock)
         self._address = ctypes.addressof(self._shop)
-        self._most = min(os_shim.cpu_count() - 1, MOST_THREADS)
+        self._most = min(os_shim.cpu_count() - 1, 1 if patient else MOST_THREADS)
         self._threads = 0
         self._desks: list[tuple[Any, Any]] = []
         self._levels: set[int] = set()  # that all desks have machines for
         self._open: list[Job] = []  # published: their memory must stay until they are done
         self.usable = True
-        atexit.register(self._stop, 10.0)
+        atexit.register(self._end, 10.0)
 
     def _desk(self) -> tuple[Any, Any]:
         """A thread's context and machines, and the block that tells native code of them; with the
@@ -360,6 +384,28 @@ class Workshop(Gate):
                     each()
         finally:
             self._leave(owner, block)
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether there are processors for any."""
+        return self._most > 0
+
+    def await_(self, job: Job) -> bool:
+        """Returns when a job that has been published is done; False if it never will be."""
+        while not job.done:
+            if not self.usable or job.dropped:
+                return False
+            self._wait(self._address, ctypes.addressof(job.block))
+        return True
+
+    def _end(self, patience: float) -> None:
+        """At exit: whoever waits for what nobody has begun is told."""
+        self._stop(patience)
+        for job in self._open:
+            if not job.done:
+                job.block[0] = DROPPED
+                wake = ctypes.c_void_p(ctypes.addressof(job.block)), 129, 2**31 - 1
+                os_shim.libc().syscall(_futex(self.target), *wake)
 
     def _stop(self, patience: float) -> None:
         """Nothing is begun any more, and what has been begun is finished: LLVM must not be at work
