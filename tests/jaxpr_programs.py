@@ -286,6 +286,20 @@ add(
     V,
 )
 add(
+    "grad scan, of what is the same in each step",
+    lambda P: P.grad(
+        lambda w: P.lax.scan(
+            lambda c, y: (
+                P.numpy.tanh(P.numpy.sin(w.T) @ c) * y + w[0] + P.numpy.arange(3.0),
+                None,
+            ),
+            P.numpy.ones(3, "float32"),
+            V,
+        )[0].sum()
+    ),
+    S,
+)
+add(
     "scan xs none",
     lambda P: lambda x: P.lax.scan(lambda c, _: (c * 2, None), x, None, length=5)[0],
     V,

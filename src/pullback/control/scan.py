@@ -16,7 +16,15 @@ from ..core.avals import typeof
 from ..core.build import close_jaxpr, is_staged, trace_to_jaxpr
 from ..core.dims import DimExpr
 from ..core.high import is_high_value
-from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Var, jaxpr_as_fun
+from ..core.jaxpr import (
+    ClosedJaxpr,
+    Jaxpr,
+    JaxprEqn,
+    Var,
+    eval_jaxpr,
+    jaxpr_as_fun,
+    jaxprs_in_params,
+)
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import use_trace
@@ -24,7 +32,6 @@ from ..core.tracebacks import boundary
 from ..errors import AxisError
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
-from ..primitives.elementwise import add_jaxvals
 from ..primitives.shape import broadcast, concatenate
 from ..transforms.batch import batch_jaxpr, batched_aval, moveaxis, unbatched_aval
 from ..transforms.jvp import jvp_jaxpr_fixpoint
@@ -341,7 +348,6 @@ def split_known(
 def split_scan(
     unknown: Sequence[bool],
     args: Sequence[Any],
-    bind_known: Any,
     *,
     jaxpr: ClosedJaxpr,
     num_consts: int,
@@ -356,10 +362,19 @@ def split_scan(
     n_kc = sum(not u for u in unknown[:num_consts])
     n_kcarry = sum(not u for u in unknown[num_consts:end])
     known_args = [x for x, u in zip(args, unknown, strict=True) if not u]
-    known, where = _forward(known, n_res, n_kc, n_kcarry)
-    outs = bind_known(known_args, jaxpr=known, num_consts=n_kc, num_carry=n_kcarry, **params)
+    known, consts, found = _hoist(known, n_res, known_args[:n_kc])
+    known_args[:n_kc] = consts
+    n_kc = len(consts)
+    varying = n_res - len(found)
+    known, where = _forward(known, varying, n_kc, n_kcarry)
+    outs = scan_p.bind(*known_args, jaxpr=known, num_consts=n_kc, num_carry=n_kcarry, **params)
+    rest = iter(where)
     residuals: list[tuple[bool, Any]] = []  # (is stacked, value)
-    for stacked_now, k in where:
+    for r in range(n_res):
+        if r in found:
+            residuals.append((False, found[r]))
+            continue
+        stacked_now, k = next(rest)
         residuals.append((True, outs[k]) if stacked_now else (k >= n_kc, known_args[k]))
     n_unknown_consts = sum(unknown[:num_consts])
     n_unknown_carry = sum(unknown[num_consts:end])
@@ -378,6 +393,38 @@ def split_scan(
         "num_carry": n_unknown_carry,
     }
     return outs[:n_known_out], out_unknown, unknown, operands, staged_params
+
+
+def _hoist(
+    known: ClosedJaxpr, n_res: int, consts: Sequence[Any]
+) -> tuple[ClosedJaxpr, list[Any], dict[int, Any]]:
+    """Computes before the loop what is the same in each of its steps.
+
+    Returns the body that is left, the consts that it takes instead, and those of the last `n_res`
+    results that it no longer gives, by number: they are the same in each step, too.
+    """
+    varies = [k >= len(consts) for k in range(len(known.in_avals))]
+    if known.jaxpr.effects or not _has_invariants(known.jaxpr, varies):
+        return known, list(consts), {}
+    n_out = len(known.out_avals) - n_res
+    wanted = [k < n_out for k in range(len(known.out_avals))]
+    before, body, out_varies, n_values = partial_eval_jaxpr(known, varies, wanted)
+    values = eval_jaxpr(before.jaxpr, before.consts, *consts)
+    first = len(values) - n_values
+    numbers = [k - n_out for k, v in enumerate(out_varies) if not v]
+    return body, values[first:], dict(zip(numbers, values[:first], strict=True))
+
+
+def _has_invariants(jaxpr: Jaxpr, varies: Sequence[bool]) -> bool:
+    """Is there something that does not depend on the arguments which vary?"""
+    moving = {v for v, m in zip(jaxpr.invars, varies, strict=True) if m}
+    for eqn in jaxpr.eqns:
+        if moving.isdisjoint(x for x in eqn.invars if isinstance(x, Var)):
+            return True
+        if any(jaxprs_in_params(eqn.params)):  # perhaps in there
+            return True
+        moving.update(eqn.outvars)
+    return False
 
 
 def _forward(
@@ -411,14 +458,11 @@ def _forward(
 def _partial_eval(
     trace: Any, unknown: Sequence[bool], tracers: Sequence[Any], params: dict[str, Any]
 ) -> Any:
-    def bind_known(args: Any, **known_params: Any) -> Any:
-        with use_trace(trace.parent_trace):
-            return scan_p.bind(*args, **known_params)
-
     # A carry that becomes unknown takes its known initial value into the staged program.
-    known_outs, out_unknown, all_unknown, operands, staged_params = split_scan(
-        unknown, tracers, bind_known, **params
-    )
+    with use_trace(trace.parent_trace):
+        known_outs, out_unknown, all_unknown, operands, staged_params = split_scan(
+            unknown, tracers, **params
+        )
     fill = iter([x for x, u in zip(tracers, all_unknown, strict=True) if u])
     operands = [next(fill) if x is None else x for x in operands]
     with use_trace(trace.staged):
@@ -511,13 +555,10 @@ def _transposed_body(
             Zero(a.to_ct_aval()) if z else next(ys_iter)
             for a, z in zip(out_avals[num_carry:], y_zeros, strict=True)
         ]
-        found = backward_pass(jaxpr.jaxpr, jaxpr.consts, ins, [*carry, *y_cts])
+        sums = dict(zip((k for k in range(num_consts) if linear[k]), acc, strict=True))
+        found = backward_pass(jaxpr.jaxpr, jaxpr.consts, ins, [*carry, *y_cts], sums)
         consts_ct, carry_ct, xs_ct = _split(found, num_consts, num_carry)
-        consts_ct = [ct for ct, lin in zip(consts_ct, linear, strict=False) if lin]
-        new_acc = [
-            a if type(ct) is Zero else add_jaxvals(a, ct)
-            for a, ct in zip(acc, consts_ct, strict=True)
-        ]
+        new_acc = [ct for ct, lin in zip(consts_ct, linear, strict=False) if lin]
         xs_out = [instantiate_zeros(ct) for ct, lin in zip(xs_ct, linear[end:], strict=True) if lin]
         new_carry = list(map(_as_weak, map(instantiate_zeros, carry_ct), carry_avals))
         wanted = [a.to_ct_aval() for a in avals[num_consts:end]]
@@ -542,13 +583,7 @@ def _as_weak(ct: Any, aval: Any) -> Any:
 
 def _transpose_mixed(cts: Any, args: Any, linear: list[bool], params: dict[str, Any]) -> Any:
     """A carry that is not linear (a counter): run its part first, then transpose what is left."""
-
-    def bind_known(known_args: Any, **known_params: Any) -> Any:
-        return scan_p.bind(*known_args, **known_params)
-
-    _, out_unknown, all_unknown, operands, staged_params = split_scan(
-        linear, args, bind_known, **params
-    )
+    _, out_unknown, all_unknown, operands, staged_params = split_scan(linear, args, **params)
     fill = iter([x for x, u in zip(args, all_unknown, strict=True) if u])
     operands = [next(fill) if x is None else x for x in operands]
     staged_cts = [ct for ct, u in zip(cts, out_unknown, strict=True) if u]

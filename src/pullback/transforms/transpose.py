@@ -4,7 +4,8 @@ it does to its linear operands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from .. import dtypes
@@ -27,10 +28,14 @@ def add_cotangents(a: Any, b: Any) -> Any:
 
 
 def backward_pass(
-    jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cts: Sequence[Any]
+    jaxpr: Jaxpr,
+    consts: Sequence[Any],
+    args: Sequence[Any],
+    cts: Sequence[Any],
+    sums: Mapping[int, Any] = MappingProxyType({}),
 ) -> list[Any]:
     """The cotangents of the linear inputs of a program: those whose entry in `args` is
-    UndefinedPrimal (others give None).
+    UndefinedPrimal (others give None). `sums`: what they are added to, by the input's number.
     """
     env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     linear: set[Var] = set()
@@ -40,7 +45,7 @@ def backward_pass(
         else:
             env[v] = x
     eqns = _forward(jaxpr, env, linear)
-    ct_env: dict[Var, Any] = {}
+    ct_env: dict[Var, Any] = {jaxpr.invars[k]: x for k, x in sums.items()}
 
     def write(v: Any, ct: Any) -> None:
         if ct is None or type(ct) is Zero or isinstance(v, Literal):
