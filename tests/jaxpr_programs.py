@@ -290,7 +290,7 @@ add(
     lambda P: P.grad(
         lambda w: P.lax.scan(
             lambda c, y: (
-                P.numpy.tanh(P.numpy.sin(w.T) @ c) * y + w[0] + P.numpy.arange(3.0),
+                P.numpy.tanh(P.numpy.sin(w.T) @ c) + y + P.numpy.arange(3.0),
                 None,
             ),
             P.numpy.ones(3, "float32"),
