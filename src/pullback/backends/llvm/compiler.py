@@ -92,8 +92,8 @@ class CompiledKernel:
         valid: somebody may be running it."""
         self.begin()
         better = self.better
-        if better is not None:
-            better.wait()
+        if better is not None and not better.wait() and better.shop.ended:
+            return self.address
         with _improving:
             if self.source is not None:
                 kernel, target = self.source
@@ -213,11 +213,9 @@ class _Better:
     job: Job
     tiles: list[Job]
 
-    def wait(self) -> None:
-        """Returns when it is done, or never will be: after a fork, at exit."""
-        for job in (*self.tiles, self.job):
-            if not self.shop.await_(job):
-                return
+    def wait(self) -> bool:
+        """Returns when it is done; False if it never will be, after a fork or at exit."""
+        return all(self.shop.await_(job) for job in (*self.tiles, self.job))
 
 
 # A thread that writes a text while others call lets them have the interpreter so often and so

@@ -6,8 +6,8 @@ that the interpreter fills and publishes in a ring; a native thread claims it, h
 text and write the object, and marks it done. Whoever wants the result compiles what is still
 unclaimed, then sleeps until the rest is done.
 
-A patient workshop has one thread, of low priority: what it makes is better code for what runs
-meanwhile, and should not hold that up.
+A patient workshop has one thread and a ring of its own: what it makes is better code for what runs
+meanwhile, and nobody's first call stands behind it.
 
 Shop:  0 sequence | 8 published | 16 claimed | 24 ring | 32 syscall | 40 at work | 48 closed
        56 clock_gettime
@@ -39,7 +39,6 @@ MOST_THREADS = 7
 MODULES_PER_CONTEXT = 400  # a context never forgets its types and constants
 NAP = 0.05  # seconds of waiting in native code between two looks at Python's signals
 DROPPED, DONE = 1, 2
-NICE = 10  # of a patient thread: a tenth of what one that computes gets
 CONTEXT = 6  # words of a desk before its context, and the number of modules that this has held
 MACHINES = 8  # words before its machines
 
@@ -172,15 +171,6 @@ sleep:
  %r = call i64 (i64, ...) %sys(i64 {futex}, ptr %shop, i64 128, i32 %seq, ptr null)
  br label %top
 }
-define ptr @pb_serve_patiently(ptr %desk) nounwind {
-entry:
- %shop = load ptr, ptr %desk
- %sp = getelementptr i8, ptr %shop, i64 32
- %sys = load ptr, ptr %sp
- %r = call i64 (i64, ...) %sys(i64 {setpriority}, i64 0, i64 0, i64 {nice})
- %p = call ptr @pb_serve(ptr %desk)
- ret ptr %p
-}
 define i64 @pb_help(ptr %desk) nounwind {
 entry:
  %did = call i1 @take(ptr %desk)
@@ -239,8 +229,6 @@ def workshop_text(target: Target) -> str:
     """The native half, as textual IR."""
     values = {
         "futex": str(_futex(target)),
-        "setpriority": "140" if target.level == "neon" else "141",
-        "nice": str(NICE),
         "modules": str(MODULES_PER_CONTEXT),
         "last": str(RING - 1),
         "nap": str(int(NAP * 1e9)),
@@ -298,7 +286,7 @@ class Workshop(Gate):
         self.target, self.code = target, code
         code.keep_forever()
         p, at = c_void_p, code.symbols
-        self._serve = at["pb_serve_patiently" if patient else "pb_serve"]
+        self._serve = at["pb_serve"]
         self._publish = ctypes.PYFUNCTYPE(None, p, p)(at["pb_publish"])
         self._help = ctypes.CFUNCTYPE(c_int64, p)(at["pb_help"])
         self._wait = ctypes.CFUNCTYPE(None, p, p)(at["pb_wait"])
@@ -312,7 +300,7 @@ class Workshop(Gate):
         self._desks: list[tuple[Any, Any]] = []
         self._levels: set[int] = set()  # that all desks have machines for
         self._open: list[Job] = []  # published: their memory must stay until they are done
-        self.usable = True
+        self.usable, self.ended = True, False
         atexit.register(self._end, 10.0)
 
     def _desk(self) -> tuple[Any, Any]:
@@ -400,6 +388,7 @@ class Workshop(Gate):
 
     def _end(self, patience: float) -> None:
         """At exit: whoever waits for what nobody has begun is told."""
+        self.ended = True
         self._stop(patience)
         for job in self._open:
             if not job.done:
