@@ -483,6 +483,19 @@ def cipher(k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
     return x0, x1
 
 
+@pytest.mark.parametrize("tier_", ("0", "1"))
+@pytest.mark.parametrize("dtype", ("uint8", "uint16", "uint64"))
+def test_bits_of_other_widths_in_lanes(
+    dtype: str, tier_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A vector of bytes has so many lanes that its words fill several registers.
+    monkeypatch.setenv("PULLBACK_TIER", tier_)
+    with pullback.enable_x64(True), jax.enable_x64(True):
+        for n in (100, 1003):
+            draw = pullback.jit(lambda k, n=n: pullback.random.bits(k, (n,), dtype))
+            same(draw(pullback.random.key(5)), jax.random.bits(jax.random.key(5), (n,), dtype))
+
+
 def test_bits_beyond_positions_of_32_bits() -> None:
     """The last elements of arrays of more than 2**32 elements: the high words of their places
     count."""

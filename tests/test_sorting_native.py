@@ -197,6 +197,16 @@ def test_the_largest_inside_loops():
     assert (np.asarray(rows(x)) == largest(x, 60)).all()
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, bool, np.float16])
+@pytest.mark.parametrize("n", [97, 255])
+def test_many_rows_of_narrow_numbers_take_a_network(n, dtype):
+    x = numbers((n, 40), dtype, 11).T  # NumPy compares these one by one
+    f = pb.jit(lambda x: jnp.sort(x))
+    assert "HostStep" not in f.lower(x).as_text("loops")
+    order = stable_order(x, 1)
+    assert (bits(f(x)) == bits(np.take_along_axis(x, order, 1))).all()
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, bool, ml_dtypes.int4])
 @pytest.mark.parametrize(("shape", "axis"), [((70_001,), 0), ((5, 300), 1), ((1001, 3), 0)])
 def test_bytes_are_counted(shape, axis, dtype):

@@ -541,8 +541,9 @@ class Builder:
         """x, of whose registers each is known to be computed before any is used. LLVM's scheduler
         believes that many chains side by side take more registers than there are, and puts one
         after the other; a processor that looks some hundred operations ahead then waits."""
-        count = len(x.regs)
-        if count < MANY_REGISTERS or x.n == 1 or not self.target.masks:
+        count, size = len(x.regs), BITS[x.t] * x.n // 8
+        whole = size in (16, 32, 64) and size <= self.target.vector_bytes  # one of the machine's
+        if count < MANY_REGISTERS or x.n == 1 or not (whole and self.target.masks):
             return x
         one = self.ty(x.t, x.n)
         types = "{ " + ", ".join([one] * count) + " }"

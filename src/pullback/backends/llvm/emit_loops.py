@@ -254,7 +254,7 @@ class Loops:
         width = 4 if inner else 1
         if not inner and not brief:
             many = e.module.many and cost < PAIRED
-            width = 1 if many else vectors_abreast(s.body, cost, e.target)
+            width = 1 if many else vectors_abreast(s.body, cost, e.target, lanes)
         if has(s.body, While) or (inner and brief):
             width = 1
         elif inner and cost >= MUCH_AROUND:
@@ -557,22 +557,24 @@ BRIEFLY = 10.0  # arithmetic of an iteration that quick code does element by ele
 FEW = 14.0  # arithmetic of an iteration, beyond which lanes are worth taking apart
 
 
-def vectors_abreast(body: Sequence[Stmt], cost: float, target: Target) -> int:
-    """How many vectors a loop computes side by side. What follows from each other within one vector
-    has to wait; wide vectors take twice as long on some processors, and little of the next
-    iterations is in sight if an iteration is long. What registers do not hold is in the nearest
-    cache meanwhile, which takes less. Of chains of integers, as random bits are, there may be most,
-    as they need few registers; fewer where many values are kept, and where there are branches that
-    lanes may all leave out."""
+def vectors_abreast(body: Sequence[Stmt], cost: float, target: Target, lanes: int) -> int:
+    """How many vectors of so many lanes a loop computes side by side. What follows from each other
+    within one vector has to wait; wide vectors take twice as long on some processors, and little of
+    the next iterations is in sight if an iteration is long. What registers do not hold is in the
+    nearest cache meanwhile, which takes less. Of chains of integers, as random bits are, there may
+    be most, as they need few registers; fewer where many values are kept, and where there are
+    branches that lanes may all leave out."""
     if cost < MASKED:
         return 1
     if has(body, If):
         return 2 if cost >= PAIRED and target.registers >= 32 else 1
     stmts = tuple(walk(body))
     if integer_chain(stmts) >= CHAIN:
+        most = MOST_ABREAST if target.masks else 4
         if 4 * values_alive(stmts) > 32:
-            return 2
-        return MOST_ABREAST if target.masks else 4
+            most = 2
+        # Of narrow results a vector has many lanes: its words fill some registers themselves.
+        return max(1, most // max(1, 4 * lanes // target.vector_bytes))
     return 4 if target.masks or cost >= PAIRED else 2
 
 

@@ -24,7 +24,8 @@ from pullback.loops.schedule import PARALLEL_WORK
 __all__ = ["sort_lanes", "suits"]
 
 LONGEST = 256  # elements of a row; of longer ones, passes over digits take less
-LONGEST_ALONE = 64  # of one operand: NumPy's sort in vectors takes longer rows as quickly
+LONGEST_ALONE = 64  # of one operand: NumPy's sort in vectors takes longer rows as quickly,
+SORTED_IN_VECTORS = frozenset("i16 u16 i32 u32 f32 i64 u64 f64".split())  # of these
 ROWS = 16  # at least
 TILE = 256  # bytes of the rows of a tile at one place
 
@@ -36,7 +37,7 @@ def suits(ins: Sequence[Node], axis: int, num_keys: int, inside: bool) -> bool:
     if x.size < ROWS * n:
         return False
     if len(ins) == 1:
-        return n <= (LONGEST if inside else LONGEST_ALONE)
+        return n <= (LONGEST_ALONE if x.dtype in SORTED_IN_VECTORS and not inside else LONGEST)
     return n <= LONGEST and num_keys == 1 and key_bits(x.dtype)[1] <= 32
 
 
