@@ -95,6 +95,34 @@ CALLS = {
     ),
     "products that pick, in take": lambda j, n: n.take(n.ones(2), n.array([0]), mode="one_hot"),
     "covariance in integers": lambda j, n: n.cov(n.arange(5), dtype=int),
+    "covariance by negative weights": lambda j, n: n.cov(
+        n.arange(12.0).reshape(3, 4) ** 2,
+        fweights=n.array([1, -2, 1, 1]),
+        aweights=n.array([1.0, 2, -1, 1]),
+    ),
+    "logarithms of sums of powers": lambda j, n: [
+        getattr(n, name).reduce(n.arange(6.0).reshape(2, 3), **more)
+        for name in ("logaddexp", "logaddexp2")
+        for more in (
+            {"dtype": "int32"},
+            {"axis": (0, 1), "keepdims": True},
+            {"axis": None, "initial": 2.0},
+            {"where": n.array([True, False, True]), "axis": 1},
+            {"initial": n.ones(3)},
+        )
+    ],
+    "logarithms of sums of powers of no dtype": lambda j, n: n.logaddexp.reduce(
+        n.ones(3), dtype="bad"
+    ),
+    "slopes of logarithms of sums": lambda j, n: j.grad(
+        lambda x: n.logaddexp2.reduce(x, axis=None)
+    )(n.arange(3.0)),
+    "truth values run through integers": lambda j, n: n.logical_or.accumulate(
+        n.arange(-1, 3), dtype="int32"
+    ),
+    "arrays that are no keys, cloned": lambda j, n: [
+        j.random.clone(x) for x in (n.arange(3.0), 1, np.float32(2), n.zeros(3, "uint32"))
+    ],
     "correlation in integers": lambda j, n: n.corrcoef(n.arange(5), n.arange(5), dtype="int8"),
     "64 bits of a type": lambda j, n: str(
         j.eval_shape(lambda x: x, j.ShapeDtypeStruct((2,), "int64"))
@@ -296,3 +324,19 @@ def test_words_of_errors(words: str) -> None:
     for j, n in BOTH:
         _, error, _ = outcome(SAYING[words], j, n)
         assert re.search(words, str(error)), error
+
+
+@pytest.mark.parametrize("dtype", ("int32", "bool"))
+def test_running_results_keep_the_dtype_that_is_asked_for(dtype: str) -> None:
+    """Fractions do not become integers on their way."""
+    for n in (jnp, pnp):
+        with pytest.raises(TypeError, match="type"):
+            n.logaddexp.accumulate(n.arange(4.0), dtype=dtype)
+
+
+def test_an_excluded_name_stands_in_a_collection() -> None:
+    add = lambda x, y: x + y
+    for n in (jnp, pnp):
+        with pytest.raises(TypeError, match=r"string|collection"):
+            n.vectorize(add, excluded="y")(n.ones(2), y=1.0)
+        assert n.vectorize(add, excluded={"y"})(n.ones(2), y=1.0).tolist() == [2, 2]

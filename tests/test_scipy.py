@@ -562,6 +562,16 @@ def test_cosine_transforms_with_more_axes_than_sizes(name, s, axes):
     same(lambda f: getattr(f, name)(x, s=s, axes=axes), "scipy.fft", 1e-4)
 
 
+@pytest.mark.parametrize("name", ["dctn", "idctn"])
+def test_cosine_transforms_along_no_axis_are_their_argument(name):
+    """Whatever sizes are given; more sizes than axes are refused."""
+    x = np.array([True, False])
+    same(lambda f: getattr(f, name)(x, s=(0,), axes=()), "scipy.fft")
+    for lib in (pullback, jax):
+        with pytest.raises(ValueError, match=r"s must have at most x.ndim \(1\) elements, got 3"):
+            getattr(lib.scipy.fft, name)(x, s=(1, 1, 1))
+
+
 DENSITIES = (
     "norm.pdf norm.logpdf norm.cdf norm.sf expon.pdf expon.logpdf cauchy.pdf cauchy.logpdf "
     "cauchy.cdf cauchy.logcdf cauchy.sf cauchy.ppf cauchy.isf laplace.pdf laplace.logpdf "

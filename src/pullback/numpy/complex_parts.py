@@ -62,7 +62,8 @@ def imag(val: Any, /) -> Any:
 
 def _angle(z: Any, deg: bool = False) -> Any:
     if dtypes.is_complex(typeof(z).dtype):
-        out = lax.atan2(imag(z), real(z))
+        re = real(z)
+        out = lax.atan2(imag(z), re)
     else:
         (re,) = promote_dtypes_inexact(z)
         if not dtypes.is_inexact(typeof(z).dtype):

@@ -508,13 +508,13 @@ def _diag(v: Any, k: int) -> Any:
     if ndim_of(v) == 1:
         zero = to_type(0, typeof(v).dtype, typeof(v).weak_type)
         n = shape_of(v)[0] + abs(k)
-        padded = lax.pad(v, zero, ((max(0, k), max(0, -k), 0),))
+        padded = lax.pad(v, zero, ((max(0, -k), max(0, k), 0),))  # row i holds its element
         rows, columns = (
             lax.broadcasted_iota(np.int32, (n, n), 0),
             lax.broadcasted_iota(np.int32, (n, n), 1),
         )
         mask = lax.eq(lax.add(rows, np.int32(k)), columns)
-        return select_where(mask, lax.expand_dims(padded, (1 if k == 0 else 0,)), zero)
+        return select_where(mask, lax.expand_dims(padded, (1,)), zero)
     if ndim_of(v) == 2:
         return diagonal(v, k)
     raise ValueError("diag input must be 1d or 2d")

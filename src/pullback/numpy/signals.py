@@ -14,14 +14,14 @@ from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..primitives.common import as_array, as_int, is_symbolic
 from . import averages, cumulative, indexing, reductions
-from .arithmetic import mod, true_divide
+from .arithmetic import absolute, mod, true_divide
 from .joining import concatenate
 from .manipulation import atleast_2d, flip, moveaxis, ravel, transpose
-from .products import dot
+from .products import diag, dot
 from .selecting import number, select_where
 from .sorting import argsort, searchsorted
 from .ufuncs import add, multiply, subtract
-from .ufuncs_more import clip_jit
+from .ufuncs_more import clip, clip_jit
 from .util import (
     canonical_axes,
     canonical_axis,
@@ -505,10 +505,11 @@ def _cov(
     w: Any = None
     if fweights is not None:
         _check_weights("fweights", fweights, x, True)
-        w = as_array(unwrap(fweights))
+        w = absolute(as_array(unwrap(fweights)))  # negative ones cannot be refused while tracing
     if aweights is not None:
         _check_weights("aweights", aweights, x, False)
-        w = multiply(w, aweights) if w is not None else as_array(unwrap(aweights))
+        aweights = absolute(as_array(unwrap(aweights)))
+        w = multiply(w, aweights) if w is not None else aweights
     avg, total = averages.average(x, axis=1, weights=w, returned=True)
     total = indexing.take_index(total, 0)
     if w is None:
@@ -601,15 +602,12 @@ def _corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> 
     c = cov(x, y, rowvar, dtype=dtype)
     if not ndim_of(c):
         return lax.div(c, c)
-    i = lax.iota(np.int32, shape_of(c)[0])
-    d = lax.sqrt(_real(indexing.take_index(c, (i, i))))
-    d = to_type(d, typeof(c).dtype, False)
-    c = lax.div(c, lax.broadcast_in_dim(d, shape_of(c), (0,)))
-    c = lax.div(c, lax.broadcast_in_dim(d, shape_of(c), (1,)))
+    d = to_type(lax.sqrt(_real(diag(c))), typeof(c).dtype, False)
+    c = true_divide(true_divide(c, lax.expand_dims(d, (1,))), lax.expand_dims(d, (0,)))
     if dtypes.is_complex(typeof(c).dtype):
-        clip = lambda v: lax.clamp(literal(v, -1), v, literal(v, 1))
-        return lax.complex(clip(lax.real(c)), clip(lax.imag(c)))  # type: ignore[no-untyped-call]
-    return lax.clamp(literal(c, -1), c, literal(c, 1))
+        re, im = (clip(part(c), -1, 1) for part in (lax.real, lax.imag))
+        return lax.complex(re, im)
+    return clip(c, -1, 1)
 
 
 def _real(x: Any) -> Any:

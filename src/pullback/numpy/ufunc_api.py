@@ -260,8 +260,13 @@ class ufunc:
 
         def step(value: Any, i: Any) -> Any:
             one = dynamic_index_in_dim(a, i, k, keepdims=False)
-            new = to_type(self._call(value, one), dtype, False)
-            return new, new
+            new = self._call(value, one)
+            if dtypes.promote_types(typeof(new).dtype, dtype) != dtype:
+                raise TypeError(
+                    f"{self.__name__}.accumulate(dtype={dtype}): the function's results have dtype "
+                    f"{typeof(new).dtype}. Fix: ask for a dtype that the function keeps."
+                )
+            return (new := to_type(new, dtype, False)), new
 
         _, rest = (
             lax.scan(step, first, lax.add(lax.iota(np.int32, n - 1), np.int32(1)))

@@ -29,6 +29,7 @@ from .util import (
     literal,
     promote_args,
     promote_args_inexact,
+    promote_dtypes,
     promote_dtypes_inexact,
     shape_of,
     to_type,
@@ -38,6 +39,8 @@ from .util import (
 cumulative: Any = lazy_module("pullback.numpy.cumulative")
 
 scatter: Any = lazy_module("pullback.numpy.scatter")
+
+nn_functions: Any = lazy_module("pullback.nn.functions")
 
 
 def _reduce_by(fun: Any) -> Any:
@@ -305,6 +308,51 @@ _logaddexp2_pair = binary(
     promote_args_inexact,
 )
 
-logaddexp = ufunc(_logaddexp_pair, 2, 1, name="logaddexp", nargs=2, identity=-np.inf)
 
-logaddexp2 = ufunc(_logaddexp2_pair, 2, 1, name="logaddexp2", nargs=2, identity=-np.inf)
+def _log_sum_by(base: float) -> Any:
+    """Logarithms of sums of powers of `base`: of all elements at once, not pair by pair. The result
+    is of the operand's dtype whatever is asked for, as in JAX.
+    """
+    scale = float(np.log(base))
+
+    def scaled(x: Any) -> Any:
+        return x if scale == 1 else lax.mul(*promote_dtypes(x, scale))
+
+    def reduce(
+        a: Any,
+        axis: Any = 0,
+        dtype: Any = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Any:
+        user_dtype(dtype, "reduce")  # only checked
+        first = None if initial is None else scaled(initial)
+        result = nn_functions.logsumexp(scaled(a), axis, keepdims=keepdims, where=where)
+        if first is not None:
+            result = _logaddexp_own(*promote_dtypes_inexact(first, result))
+        return result if scale == 1 else lax.div(result, literal(result, scale))
+
+    return reduce
+
+
+logaddexp = ufunc(
+    _logaddexp_pair,
+    2,
+    1,
+    name="logaddexp",
+    nargs=2,
+    identity=-np.inf,
+    reduce=_log_sum_by(np.e),
+)
+
+logaddexp2 = ufunc(
+    _logaddexp2_pair,
+    2,
+    1,
+    name="logaddexp2",
+    nargs=2,
+    identity=-np.inf,
+    reduce=_log_sum_by(2),
+)

@@ -112,7 +112,10 @@ def vectorize(pyfunc: Any, *, excluded: Any = frozenset(), signature: str | None
     >>> rows_dot(jnp.ones((2, 3)), jnp.ones(3))
     Array([3., 3.], dtype=float32)
     """
-    excluded = set(excluded)
+    if isinstance(excluded, str) and excluded:
+        raise TypeError(
+            f"excluded={excluded!r} is a name, not a collection. Fix: {{{excluded!r}}}."
+        )
     if any(not isinstance(e, str | int) for e in excluded):
         raise TypeError(
             "jax.numpy.vectorize can only exclude integer or string arguments, but "
@@ -120,6 +123,7 @@ def vectorize(pyfunc: Any, *, excluded: Any = frozenset(), signature: str | None
         )
     if any(isinstance(e, int) and e < 0 for e in excluded):
         raise ValueError(f"excluded={excluded!r} contains negative numbers")
+    excluded = set(excluded)
 
     @functools.wraps(pyfunc)
     def wrapped(*args: Any, **kwargs: Any) -> Any:

@@ -247,9 +247,17 @@ def clone(key: Any) -> Any:
     >>> random.clone(key) == key
     Array(True, dtype=bool)
     """
-    typed, raw = check_key("clone", key, batched=True)
-    out = rng.random_clone(typed)
-    return rng.random_unwrap(out) if raw else out
+    if is_key(key):
+        return rng.random_clone(key)
+    if not _are_words(key):  # as in JAX any array is its own clone
+        return as_array(key)
+    return rng.random_unwrap(rng.random_clone(rng.random_wrap(key, impl=default_impl())))
+
+
+def _are_words(value: Any) -> bool:
+    """Is it an array of the words of raw keys?"""
+    words, shape = default_impl().key_shape, np.shape(value)
+    return getattr(value, "dtype", None) == np.uint32 and shape[len(shape) - len(words) :] == words
 
 
 def consume(name: str, key: Any) -> Any:

@@ -144,17 +144,17 @@ def _many(name: str, given: Any, type: int, one: Any, s: Any, axes: Any, norm: s
     x = _checked(name, given, type, norm)
     ndim = typeof(x).ndim
     axes, s = ((v,) if isinstance(v, int) else v for v in map(static_axes, (axes, s)))
+    if s is not None and len(s) > ndim:
+        raise ValueError(f"s must have at most x.ndim ({ndim}) elements, got {len(s)}")
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
     places = [canonical_axis(a, ndim) for a in axes]
     if len(set(places)) < len(places):
         raise ValueError(f"repeated axis: {axes}. Fix: name each axis once.")
-    if s is not None and len(s) > ndim:
-        raise ValueError(f"jax.scipy.fft: s={s} has {len(s)} sizes for an array of {ndim} axes")
-    if s is not None and any(operator.index(n) <= 0 for n in s):
-        raise ValueError(f"jax.scipy.fft: invalid number of data points in s={s}")
     if not places:  # not even converted
         return jnp.asarray(given)
+    if s is not None and any(operator.index(n) <= 0 for n in s):
+        raise ValueError(f"jax.scipy.fft: invalid number of data points in s={s}")
     # Sizes without an axis, and axes without a size, are as if not given.
     sizes = () if s is None else map(operator.index, s)
     for axis, n in itertools.zip_longest(places, itertools.islice(sizes, len(places))):
