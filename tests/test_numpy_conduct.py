@@ -155,6 +155,18 @@ CALLS = {
     ),
     "places in a held array": lambda j, n: n.searchsorted(Held(n.arange(3.0)), Held(n.ones(2))),
     "zeros of a held array": lambda j, n: n.trim_zeros(Held(n.arange(3))),
+    "ranks of floats of 8 bits": lambda j, n: (
+        [
+            f(x, q)
+            for x in (n.arange(3, dtype="float8_e4m3fn"), n.arange(3.0), n.arange(3))
+            for f in (n.quantile, n.nanquantile, n.percentile)
+            for q in (
+                n.array([0.5, 1.0], "float8_e5m2" if x.dtype == "int32" else "float8_e4m3fn"),
+                0.5,
+            )
+        ]
+        + [n.median(n.arange(3, dtype="float8_e4m3fn"))]
+    ),
     "histogram of held arrays": lambda j, n: n.histogram2d(
         Held(n.arange(3.0)), Held(n.arange(3.0)), 2
     ),

@@ -35,6 +35,8 @@ REFUSED = {
     "float offset": lambda j, n: n.tri(3, k=1.0),
     "float cuts": lambda j, n: n.split(n.arange(3), [1.0]),
     "no sections": lambda j, n: n.split(n.arange(3), 0),
+    "array of a float for bins": lambda j, n: n.histogram(n.arange(3.0), n.array(3.0)),
+    "weak float for bins": lambda j, n: n.histogram_bin_edges(n.arange(3.0), n.sin(1.0)),
     "take, dropping": lambda j, n: n.take(n.arange(3), n.array([5]), mode="drop"),
     "float positions": lambda j, n: n.ravel_multi_index(([1], [2]), (2, 3), dtype="float32"),
     "list for a mask": lambda j, n: n.max(n.arange(3.0), where=[True, False, True]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     edges = creation.asarray(bins)
     if typeof(edges).ndim == 1:
         return edges.astype(typeof(array).dtype)
-    count = as_int(bins, "bins") if not hasattr(bins, "aval") else int(bins)
+    count = as_int(bins, "bins") if not hasattr(bins, "aval") else operator.index(bins)
     low, high = _range(array, range)
     return ranges.linspace(low, high, count + 1, dtype=typeof(array).dtype)
 

@@ -65,8 +65,7 @@ def _quantile(
 ) -> Any:
     (a,) = promote_dtypes_inexact(a)
     (q,) = promote_dtypes_inexact(q)  # a level of Python's has the default width
-    # Ranks of narrow or half precision would be off for long axes.
-    d = promotes_freely(dtypes.promote_types)(dtype_of(a), dtype_of(q))
+    d = _dtype_of_ranks(dtype_of(a), dtype_of(q))
     if dtypes.is_complex(d):
         raise ValueError(
             "quantile does not support complex input, as the operation is poorly defined."
@@ -95,6 +94,16 @@ def _quantile(
             return lax.expand_dims(out, tuple(b + lead for b in ((0,) if scalar else back)))
         return lax.expand_dims(out, (k + lead,))
     return out
+
+
+def _dtype_of_ranks(a: Any, q: Any) -> Any:
+    """The dtype in which ranks are found: of narrow or half precision they would be off for long
+    axes. Floats of 8 bits have no common dtype with others; it is the other's then.
+    """
+    tiny = [dtypes.itemsize_bits(d) <= 8 for d in (a, q)]
+    if tiny[0] != tiny[1]:
+        return q if tiny[0] else a
+    return promotes_freely(dtypes.promote_types)(a, q)
 
 
 def _ranks(a: Any, q: Any, k: int, n: int, method: str) -> Any:
