@@ -182,3 +182,33 @@ def test_parameters_of_equations_can_be_hashed(define: str) -> None:
         for m, core in ((jax, jax.extend.core), (pullback, pullback.extend.core))
     ]
     assert found[0] == found[1] and found[0].count("hashable") == 4
+
+
+def test_evaluation_may_ask_for_the_lowering(tmp_path: Path) -> None:
+    """`p.def_impl(partial(apply_primitive, p))`, as JAX's example of foreign functions has it, or
+    an evaluation that differs: programs do what the lowering says."""
+    program = """
+import functools
+import jax, jax.numpy as jnp
+from jax.extend import core
+from jax.interpreters import batching, mlir, xla
+from jax._src import dispatch
+from jax._src.lib.mlir.dialects import hlo
+
+def made(rule, evaluate):
+    p = core.Primitive("twice")
+    p.def_abstract_eval(lambda aval: aval)
+    p.def_impl(functools.partial(evaluate, p))
+    mlir.register_lowering(p, rule)
+    batching.defvectorized(p)
+    return p
+
+x = jnp.arange(3.0)
+for rule in mlir.lower_fun(lambda x: x * 2, False), lambda ctx, x: [hlo.add(x, x)]:
+    for evaluate in dispatch.apply_primitive, lambda p, x: dispatch.apply_primitive(p, x) + 1:
+        p = made(rule, evaluate)
+        print(p.bind(x), jax.jit(p.bind)(x), jax.vmap(p.bind)(x), jax.jit(jax.vmap(p.bind))(x))
+        print(jax.lax.scan(lambda c, e: (c + p.bind(e), c), 0.0, x)[0])
+"""
+    theirs, ours = both(tmp_path, program)
+    assert theirs == ours

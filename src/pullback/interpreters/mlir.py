@@ -309,6 +309,9 @@ def register_lowering(
             register_inline(prim, lowered.fun)
         if not prim.has_rule("impl"):
             prim.rules["impl"] = lowered.fun
-    elif not prim.has_rule("impl") and platform in (None, "cpu"):
-        prim.rules["impl"] = functools.partial(evaluated_alone, prim)
+    elif platform in (None, "cpu"):
+        # What `impl` does may be to ask for this rule (`apply_primitive`), or something else.
+        prim.rules["compiled"] = functools.partial(evaluated_alone, prim)
+        if not prim.has_rule("impl"):
+            prim.rules["impl"] = prim.rules["compiled"]
     return rule

@@ -95,7 +95,7 @@ _SOURCES = {
     "_src.interpreters": "interpreters",
     "_src.interpreters.ad": "interpreters.ad primitives.layout",
     "_src.interpreters.batching": "interpreters.batching",
-    "_src.interpreters.mlir": "interpreters.mlir",
+    "_src.interpreters.mlir": "interpreters.mlir jax_compat.modules._src.mlir_names",
     "_src.interpreters.partial_eval": (
         "interpreters.partial_eval jax_compat.modules._src.program_names core.build core.public"
     ),
@@ -112,7 +112,7 @@ _SOURCES = {
     "_src.lax.convolution": "lax",
     "_src.lax.fft": "lax primitives.fft",
     "_src.lax.lax": "lax jax_compat.modules._src.lax_names",
-    "_src.lax.linalg": "lax.linalg",
+    "_src.lax.linalg": "lax.linalg jax_compat.modules._src.linalg_names",
     "_src.lax.other": "lax numpy primitives.convolution primitives.convolution_forms",
     "_src.lax.parallel": (
         "lax primitives.collectives primitives.collectives_exchange primitives.collectives_ragged "
@@ -132,7 +132,7 @@ _SOURCES = {
     "_src.numpy.array_api_metadata": "numpy.array_api_info",
     "_src.numpy.array_constructors": "numpy",
     "_src.numpy.array_creation": "numpy",
-    "_src.numpy.array_methods": "runtime.array_methods",
+    "_src.numpy.array_methods": "runtime.array_methods numpy.scatter",
     "_src.numpy.einsum": "numpy",
     "_src.numpy.error": "jax_compat.modules._src.numpy_error",
     "_src.numpy.fft": "numpy.fft",
@@ -150,7 +150,7 @@ _SOURCES = {
     "_src.numpy.ufunc_api": "numpy numpy.ufunc_api",
     "_src.numpy.ufuncs": "numpy",
     "_src.numpy.util": "numpy.util jax_compat.modules._src.numpy_names",
-    "_src.numpy.vectorize": "numpy",
+    "_src.numpy.vectorize": "numpy jax_compat.modules._src.vectorize_names",
     "_src.numpy.window_functions": "numpy",
     "_src.ops": "ops",
     "_src.ops.scatter": "ops",

@@ -35,24 +35,17 @@ index_exp = _IndexExpression(True)
 s_ = _IndexExpression(False)
 
 
-class _Concatenator:
-    """`r_[...]` and `c_[...]`: slices, numbers and arrays joined.
+class _AxisConcat:
+    """What `r_` and `c_` have in common: slices, numbers and arrays joined along an axis, each
+    grown to `ndmin` axes first, its own ones at `trans1d`."""
 
-    `r_` joins along the first axis (a leading text names another), `c_` along the last, vectors
-    being columns. A slice with a complex step is a number of points.
-
-    >>> jnp.r_[0, 1:3, jnp.array([7, 8])]
-    Array([0, 1, 2, 7, 8], dtype=int32)
-    >>> jnp.c_[jnp.array([1, 2]), jnp.array([3, 4])]
-    Array([[1, 3],
-           [2, 4]], dtype=int32)
-    """
-
-    def __init__(self, axis: int, ndmin: int, trans1d: int, name: str) -> None:
-        self.axis, self.ndmin, self.trans1d, self.name = axis, ndmin, trans1d, name
+    axis: int
+    ndmin: int
+    trans1d: int
+    op_name: str
 
     def __repr__(self) -> str:
-        return f"<jax.numpy.{self.name}>"
+        return f"<jax.numpy.{self.op_name}>"
 
     def __len__(self) -> int:
         return 0
@@ -103,6 +96,29 @@ def _directive(text: str, axis: int, ndmin: int, trans1d: int) -> Any:
     return (*values, *(axis, ndmin, trans1d)[len(values) :], False)
 
 
-r_ = _Concatenator(0, 1, -1, "r_")
+class RClass(_AxisConcat):
+    """`r_[...]`: slices, numbers and arrays joined along the first axis.
 
-c_ = _Concatenator(-1, 2, 0, "c_")
+    A leading text names another axis; a slice with a complex step is a number of points.
+
+    >>> jnp.r_[0, 1:3, jnp.array([7, 8])]
+    Array([0, 1, 2, 7, 8], dtype=int32)
+    """
+
+    axis, ndmin, trans1d, op_name = 0, 1, -1, "r_"
+
+
+class CClass(_AxisConcat):
+    """`c_[...]`: slices, numbers and arrays joined along the last axis, vectors being columns.
+
+    >>> jnp.c_[jnp.array([1, 2]), jnp.array([3, 4])]
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
+
+    axis, ndmin, trans1d, op_name = -1, 2, 0, "c_"
+
+
+r_ = RClass()
+
+c_ = CClass()

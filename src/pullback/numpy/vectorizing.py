@@ -29,7 +29,7 @@ _ARGUMENTS = rf"{_ARGUMENT}(?:,{_ARGUMENT})*"
 _SIGNATURE = re.compile(rf"^{_ARGUMENTS}->{_ARGUMENTS}$")
 
 
-def _parse(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+def parse_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     """`(n,m),(m)->(n)` as the names of the core axes of inputs and outputs."""
     text = signature.replace(" ", "")
     if not _SIGNATURE.match(text):
@@ -44,7 +44,7 @@ def _side(text: str) -> list[tuple[str, ...]]:
     return [tuple(n for n in arg.split(",") if n) for arg in re.findall(r"\(([^)]*)\)", text)]
 
 
-def _sizes(
+def sizes_of(
     args: Sequence[Any], core: Sequence[tuple[str, ...]], which: str
 ) -> tuple[list[tuple[Any, ...]], dict[str, Any]]:
     """The loop shape of each argument, and the size of each named axis. Raises ValueError if they
@@ -69,7 +69,7 @@ def _sizes(
     return loops, sizes
 
 
-def _check_outputs(
+def check_outputs(
     fun: Callable[..., Any], core_out: Sequence[tuple[str, ...]], sizes: dict[str, Any], which: str
 ) -> Callable[..., Any]:
     @functools.wraps(fun)
@@ -162,7 +162,7 @@ def _apply(fun: Callable[..., Any], values: list[Any], signature: str | None, wh
         core_in: list[tuple[str, ...]] = [()] * len(given)
         checked = fun
     else:
-        core_in, core_out = _parse(signature)
+        core_in, core_out = parse_signature(signature)
         if len(core_in) != len(values):
             raise TypeError(
                 f"wrong number of positional arguments: expected {len(core_in)}, got {len(values)} "
@@ -175,9 +175,9 @@ def _apply(fun: Callable[..., Any], values: list[Any], signature: str | None, wh
                 "may stand for a scalar, ()."
             )
         core_in = [dims for k, dims in enumerate(core_in) if k not in none_at]
-    loops, sizes = _sizes(given, core_in, which)
+    loops, sizes = sizes_of(given, core_in, which)
     if signature is not None:
-        checked = _check_outputs(fun, core_out, sizes, which)
+        checked = check_outputs(fun, core_out, sizes, which)
     if len({len(s) for s in map(shape_of, given) if s}) > 1:
         _check_ranks([shape_of(a) for a in given], signature)
     target = lax.broadcast_shapes(*loops) if loops else ()

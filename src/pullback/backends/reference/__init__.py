@@ -59,8 +59,8 @@ def to_numpy(x: Any) -> np.ndarray[Any, Any]:
 
 
 def rule_of(primitive: Any) -> Callable[..., Any]:
-    """How a primitive is applied to NumPy arrays: our rule, or what a library gave it to evaluate
-    with. Raises NotImplementedError, naming it, if there is neither.
+    """How a primitive is applied to NumPy arrays: our rule, or what a library gave it to compile
+    or evaluate with. Raises NotImplementedError, naming it, if there is none.
     """
     module = _ALONE.get(primitive.name)
     if module is not None:
@@ -68,7 +68,7 @@ def rule_of(primitive: Any) -> Callable[..., Any]:
     rule = table.RULES.get(primitive) or _every_rule().get(primitive)
     if rule is not None:
         return rule
-    impl = primitive.rules.get("impl")
+    impl = primitive.rules.get("compiled") or primitive.rules.get("impl")
     if not callable(impl):
         raise NotImplementedError(
             f"Evaluation rule for '{primitive.name}' not implemented, and lowering rule for "

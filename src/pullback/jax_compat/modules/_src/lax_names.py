@@ -10,6 +10,7 @@ import numpy as np
 from .... import lax
 from ....core.avals import typeof
 from ....dtypes import is_extended, python_scalar_dtypes
+from ....primitives.common import real_dtype
 from ....primitives.convert import convert_weak
 from ....primitives.shape import full_like
 
@@ -96,3 +97,8 @@ def int_dtype_for_shape(shape: Sequence[Any], *, signed: bool) -> np.dtype[Any]:
     """The narrowest of 32 and 64 bits in which places in an array can be counted."""
     kinds = [int_dtype_for_dim(d, signed=signed) for d in shape]
     return max(kinds, key=lambda d: d.itemsize, default=int_dtype_for_dim(0, signed=signed))
+
+
+def _complex_basetype(dtype: Any, **_: Any) -> Any:
+    """The dtype of the parts of a complex number; of a real one its own."""
+    return real_dtype(dtype)
