@@ -154,3 +154,57 @@ def test_sums_of_negative_zeros_are_zero():
     x = np.full((4, 3), -0.0, np.float32)
     for f in (lambda x: x.sum(-1), lambda x: (x * abs(x)).sum(-1)):
         assert not np.signbit(pb.jit(f)(x)).any()
+
+
+def _near(n, x, k):
+    i = n.arange(40)
+    return x[n.minimum(i + 1, 39)] - x[n.maximum(i[:, None] - i, 0)].min(0)
+
+
+BOUNDED = {
+    "counted": _near,
+    "remainder": lambda n, x, k: x[k % 40] + x[k & 31],
+    "clipped": lambda n, x, k: x[n.clip(k, 3, 30) + 5],
+    "byte": lambda n, x, k: n.tile(x, 7)[k.astype(n.uint8)],
+    "chosen": lambda n, x, k: x[n.where(k > 0, k % 20, 39)],
+}
+UNBOUNDED = {
+    "remainder": lambda n, x, k: x[k % 41] + x[k & 63],
+    "clipped": lambda n, x, k: x[n.clip(k, 3, 36) + 5],
+    "byte": lambda n, x, k: n.tile(x, 6)[k.astype(n.uint8)],
+}
+
+
+@pytest.mark.parametrize(
+    "name, bounded", [*((k, 1) for k in BOUNDED), *((k, 0) for k in UNBOUNDED)]
+)
+def test_places_within_their_bounds_are_not_clamped(name, bounded):
+    """Smaller ones of two, remainders and bytes have bounds, though they are no counted index."""
+    x, k = np.arange(40, dtype=np.float32), np.arange(-300, 300, dtype=np.int32)
+    f = (BOUNDED if bounded else UNBOUNDED)[name]
+    mine = lambda x, k: f(jnp, x, k)
+    text = "\n".join(show_kernel(kernel) for kernel in program(mine, x, k).kernels)
+    assert ("clamp 0:i64" in text) != bool(bounded)
+    theirs = jax.jit(lambda x, k: f(jax_numpy, x, k))(x, k)
+    np.testing.assert_array_equal(pb.jit(mine)(x, k), theirs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bounds_hold_where_integers_wrap_around(dtype):
+    """What would be beyond a type's numbers is not bounded by its operands."""
+    k, info = edges(dtype), np.iinfo(dtype)
+    c = info.dtype.type(info.max // 2)
+
+    def of(np_, lax_):
+        def f(k):
+            some, few = np_.maximum(k, c), np_.minimum(k, 100)
+            rest = lax_.rem(k, info.dtype.type(7)) + few
+            sums = some + some, few - 1 - k, (some - c) + c, rest
+            return [(s, s < 0, s >= c, s.astype(np.int16) < 0, lax_.rem(s, few)) for s in sums]
+
+        return f
+
+    mine = pb.tree_util.tree_leaves(pb.jit(of(jnp, lax))(k))
+    theirs = jax.tree_util.tree_leaves(jax.jit(of(jax_numpy, jax.lax))(k))
+    for x, y in zip(mine, theirs, strict=True):
+        np.testing.assert_array_equal(x, y)

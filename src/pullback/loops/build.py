@@ -40,6 +40,7 @@ from pullback.loops.ir import (
     While,
 )
 from pullback.loops.ops import BOOL, INTS, limits, storage_bytes
+from pullback.loops.ranges import BOUNDED, bounds_of, decided, result_bounds
 
 __all__ = ["TRUE", "Builder", "Index", "Ix", "Scope", "i64", "kernel_of"]
 
@@ -146,6 +147,7 @@ class Builder:
         self.reduces = False  # whether there is a loop that combines elements in lanes
         # Integer atoms whose value is an index with bounds: everywhere, or in a block only.
         self.facts: dict[Var, Index] = {}
+        self.ranges: dict[Atom, tuple[int, int]] = {}  # of other integers: least and greatest
         self._any_facts = False
         self._gaps: dict[Var, tuple[str, Ix]] = {}  # comparisons of an index with 0
         self.made: dict[Var, tuple[str, tuple[Atom, ...]]] = {}  # definitions of some atoms
@@ -237,8 +239,11 @@ class Builder:
     ) -> Atom:
         """op(args), emitted at most once, as far out as it can be."""
         value = None
-        if self._any_facts and op in RANGED and dtype in _WHOLE and args[-1].dtype in INTS:
-            value = self._ranged(op, args, dtype)
+        known = self._any_facts or self.ranges
+        if known and op in RANGED and dtype in _WHOLE and args[-1].dtype in INTS:
+            value = self._ranged(op, args, dtype) if self._any_facts else None
+            if value is None and self.ranges and op in ALWAYS_NEVER:
+                value = decided(self, op, args)
             if type(value) is Const or type(value) is Var:
                 return value
         key = (op, *args, dtype, attrs)
@@ -263,8 +268,13 @@ class Builder:
                 self.levels[found] = level
                 scope.stmts.append(Let(found, op, tuple(args), attrs))
             scope.memo[key] = found
-        if value is not None and type(found) is Var:
-            self._note(found, value)
+        if type(found) is Var:
+            if value is not None:
+                self._note(found, value)
+            elif op in BOUNDED and dtype in INTS and found not in self.ranges:
+                bounds = result_bounds(self, op, args, dtype)
+                if bounds is not None:
+                    self.ranges[found] = bounds
         return found
 
     # ---- what is known of integers
@@ -768,6 +778,9 @@ class Builder:
             if inside is not None:
                 return inside  # type: ignore[no-any-return]
         wide = a if a.dtype == "i64" else self.let("convert", (a,), "i64")
+        least, most = bounds_of(self, a)
+        if lo <= least and most <= hi:
+            return self.leaf_of(wide, least, most)
         return self.leaf_of(self.let("clamp", (self.dim(lo), wide, self.dim(hi)), "i64"), lo, hi)
 
 
@@ -807,18 +820,23 @@ def _fold(op: str, args: Sequence[Atom]) -> Atom | None:
     return None
 
 
-def _streamed(b: Builder) -> dict[str, Any]:
-    """Which operands are too long for a core's caches (by number), where a kernel reduces: such
-    loops fetch ahead."""
-    values = {var: value for value, var in b.dims.items()} if b.reduces else {}
+def _long_operands(b: Builder) -> dict[str, Any]:
+    """Operands (by number) that are too long for a core's caches, where a kernel reduces: such
+    loops fetch ahead; and those whose elements a signed word does not count, or nobody does."""
+    values = {var: value for value, var in b.dims.items()}
 
-    def size(buf: Buf) -> int:
-        extents = (d if isinstance(d, int) else values.get(d, 0) for d in buf.shape)
-        return math.prod(extents) * storage_bytes(buf.dtype)
+    def size(buf: Buf) -> float:
+        return math.prod(d if isinstance(d, int) else values.get(d, math.inf) for d in buf.shape)
 
-    operands = enumerate(b.params.values() if b.reduces else ())
-    long = tuple(k for k, buf in operands if buf.role == "in" and size(buf) > LONG)
-    return {"streamed": long} if long else {}
+    sizes = [(k, buf, size(buf)) for k, buf in enumerate(b.params.values())]
+    long = [
+        k
+        for k, buf, n in sizes
+        if buf.role == "in" and LONG < n * storage_bytes(buf.dtype) < math.inf
+    ]
+    vast = [k for k, buf, n in sizes if n >= 1 << 31]
+    found = {"streamed": long if b.reduces else [], "vast": vast}
+    return {name: tuple(which) for name, which in found.items() if which}
 
 
 def kernel_of(
@@ -838,6 +856,6 @@ def kernel_of(
         tuple(b.dims.values()),
         tuple(b.scalars.values()),
         b.close(),
-        {**(attrs or {}), **_streamed(b)},
+        {**(attrs or {}), **_long_operands(b)},
     )
     return kernel, list(b.params), list(b.dims), list(b.scalars)

@@ -28,7 +28,7 @@ from pullback.loops.ir import (
 __all__ = ["CODE_ATTRS", "called_by", "canonical_text", "statements", "waits"]
 
 # The attributes of a kernel that the emitter reads.
-CODE_ATTRS = frozenset({"cost_per_iteration", "codegen", "streamed"})
+CODE_ATTRS = frozenset({"cost_per_iteration", "codegen", "streamed", "vast"})
 
 
 class _Names(dict[Any, str]):

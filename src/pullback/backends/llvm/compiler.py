@@ -134,9 +134,13 @@ def emit_module(
     `brief` writes the least code, not the fastest, for one thread unless it is `shared`; `alone`
     without lanes. `between` is called now and then."""
     target = target or host_target()
-    streamed = frozenset(kernel.params[k] for k in kernel.attrs.get("streamed", ()))
+    streamed, vast = (
+        frozenset(kernel.params[k] for k in kernel.attrs.get(name, ()))
+        for name in ("streamed", "vast")
+    )
     module = Module(target, "pb", attrs=dict(kernel.attrs), streamed=streamed, brief=brief)
     module.alone, module.between = brief and alone, between
+    module.short = frozenset(kernel.params) - vast
     loops = sum(isinstance(s, For) and s.kind == "vector" for s in walk(kernel.body))
     module.many = loops > MANY_LOOPS
     head = (

@@ -39,7 +39,7 @@ from pullback.backends.llvm.convert import (
     to_memory,
 )
 from pullback.backends.llvm.library import emit_library_call
-from pullback.backends.llvm.short_index import short_place, shorten
+from pullback.backends.llvm.short_index import Short, short_place, shorten
 from pullback.backends.llvm.table import ERROR_CODE, ERROR_EQUATION, TABLE, function_offset
 from pullback.backends.llvm.target import Target
 from pullback.backends.llvm.together import ordered
@@ -95,6 +95,7 @@ class Module:
     stack: int = 0
     attrs: dict[str, Any] = made(default_factory=dict)
     streamed: frozenset[Buf] = frozenset()  # operands that are too long for a core's caches
+    short: frozenset[Buf] = frozenset()  # operands whose elements a signed word counts
     straight: bool = True  # nothing but straight vector loops: code generation level 0 does
     brief: bool = False  # the least code, for a first run: see tier.py
     alone: bool = False  # no lanes: LLVM's quick path takes half as long for single numbers
@@ -133,7 +134,7 @@ class Emitter:
         self.hot = False  # has loops of its own, not outlined ones
         self.ready: set[Buf] = set()  # scratch that was taken before the loop whose body has it
         self.sums: dict[Atom, Total] = {}  # of indices that are sums: their terms
-        self.short: dict[Atom, tuple[Val, bool]] = {}  # of indices: words, whether unsigned ones
+        self.short: dict[Atom, Short] = {}  # the lower words of indices in lanes
         self.kept: dict[Buf, tuple[Any, Val]] = {}  # what scratch was last given, and where
         self.pointers: list[Val] = []  # extra pointers of an outlined function
         self.ahead: Ahead = {}  # by loop, the buffers that are fetched a row ahead, and how far
