@@ -234,6 +234,18 @@ def test_rows_that_fill_no_vector_run_in_lanes_across(n):
     np.testing.assert_allclose(pb.jit(f)(x, b, w), np.exp(x * b[:, None]) * w, rtol=1e-5)
 
 
+@pytest.mark.parametrize("rows", [20, 31, 100])
+@pytest.mark.parametrize("n", [2, 6])
+def test_systems_of_few_equations_run_in_lanes_across_them(rows, n):
+    slope = lambda y: jnp.stack([y[(i + 1) % n] * (1 - y[i]) - y[i - 1] for i in range(n)])
+    half = lambda y: slope(y + 0.01 * slope(y))
+    run = lambda y: lax.fori_loop(0, 9, lambda _, y: y + 0.02 * pb.vmap(half)(y), y)
+    y = numbers(rows, n)
+    assert text_of(run, y).count("for seq") == 1  # the steps
+    expected = np.stack([pb.jit(run)(row[None])[0] for row in y])
+    np.testing.assert_allclose(pb.jit(run)(y), expected, rtol=1e-6)
+
+
 SHORT = {  # a tenth of a millisecond or two: not worth what handing it to another thread takes
     "transforms": (jnp.fft.fft, zeros(1000, 128)),
     "search": (jnp.searchsorted, zeros(10_000), zeros(20_000)),

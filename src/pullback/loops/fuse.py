@@ -42,7 +42,8 @@ COSTLY = 10.0  # a value cheaper than this is computed anew by each reader
 CHEAP = 24.0  # indices that cost less are counted anew in loops
 CHAIN = 200.0  # more than this in one element becomes a value of its own
 TOGETHER = 120_000.0  # the same for results without axes; less than a parallel nest has
-SHORT_ROW, MANY_ROWS = 16, 64  # elements that are unrolled, in so many lanes at least
+SHORT_ROW = 16  # elements of a row that are unrolled,
+MANY_ROWS, FEW_ROWS = 64, 4  # in so many lanes at least; where they need whole rows, in so many
 SHORT_TAIL = 8  # elements that leave lanes idle
 MUCH_ALONE = 10_000.0  # work on single values after reductions that is worth lanes, and a loop
 SMALL = 20_000.0  # work of a nest that is cheap enough to merge with others of any shape
@@ -476,7 +477,7 @@ def in_lanes_across(members: Sequence[Node], k: int) -> bool:
     them."""
     rows = math.prod(members[0].shape[:k])
     return (
-        rows >= MANY_ROWS
+        rows >= FEW_ROWS
         and all(m.kind == "pw" for m in members)
         and all(math.prod(m.shape[k:]) <= SHORT_ROW for m in members)
     )
