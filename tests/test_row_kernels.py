@@ -501,7 +501,7 @@ def test_what_has_run_for_long_is_looked_at_at_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(tier, "FIRST_LOOK", 1e3)
     monkeypatch.setattr(tier, "_watcher", watcher := tier._Watcher())
     f = pullback.jit(lambda x: jnp.cosh(x) * 0.75)
-    x = jnp.asarray(_rows(400, 400))
+    x = jnp.asarray(_rows(1500, 1500))
     for _ in range(3):
         f(x).block_until_ready()
     plan = f.lower(x).compiler_ir("loops").plan

@@ -29,7 +29,7 @@ from pullback.loops import libraries
 from pullback.loops.canon import called_by, canonical_text, waits
 from pullback.loops.ir import For, Kernel
 from pullback.loops.nesting import deep
-from pullback.loops.tiles import is_tile, tile_name
+from pullback.loops.tiles import is_tile, panel_width, tile_name
 from pullback.records import made, record, replaced
 
 __all__ = [
@@ -70,6 +70,12 @@ class CompiledKernel:
     source: tuple[Kernel | Callable[[], Kernel], Target] | None = None
     outdated: list[loader.Code | JitCode] = made(default_factory=list)
     better: _Better | None = None
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether tile functions do most of its work, as far as is known of quick code."""
+        kernel = self.source[0] if self.source is not None else None
+        return isinstance(kernel, Kernel) and any(panel_width(n) > 0 for n in tiles_of(kernel))
 
     def begin(self, now: bool = True) -> None:
         """Has a native thread begin with good code, if there is one that could; `improved` ends

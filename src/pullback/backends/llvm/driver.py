@@ -116,6 +116,7 @@ class Plan:
         self.work = self.seconds = 0.0  # of one run
         # What steps cost whose code could be better, their numbers and kernels.
         self.hasty: list[tuple[float, int, CompiledKernel]] = []
+        self._gain: float | None = None
         self.table: Any = None
         self.kernel_steps = 0
         self.count: Any = None  # the table's head; its last word counts the kernels that have run
@@ -222,6 +223,17 @@ class Plan:
         return sum(
             tier.GOOD_KERNEL + tier.GOOD_SECONDS * kernel.code.length for _, _, kernel in self.hasty
         )
+
+    def gain(self) -> float:
+        """The seconds of a run that good code of its kernels saves, roughly: little where tile
+        functions do the work."""
+        if self._gain is None:
+            own = (
+                cost * (tier.OUTSIDE_TILES if kernel.multiplies else 1.0)
+                for cost, _, kernel in self.hasty
+            )
+            self._gain = tier.LOST * sum(own)
+        return self._gain
 
     def begin(self) -> bool:
         """Has good code of its kernels begun, which `improve` ends. False where it has to be made

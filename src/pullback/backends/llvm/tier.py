@@ -18,6 +18,7 @@ import atexit
 import contextlib
 import os
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -54,6 +55,10 @@ FEW_STEPS = 4  # whose kernels such a plan's second run has begun
 # begun at most, if so many runs repay them, and any number that a few runs repay.
 GOOD_KERNEL, GOOD_SECONDS = 3e-3, 8e-6
 SOME_SECONDS, SOME_RUNS, FEW_RUNS = 0.025, 30, 4
+# Other plans' good code is made when quick code has lost that part of what it takes, by our
+# estimates, or has run so often: LLVM at work beside them costs the runs more than a few of them
+# can win.
+LOST_PART, SURE_RUNS = 0.25, 10
 # Seconds between two looks: doubled while nothing happens. The first call and what follows it at
 # once are over by the first: who runs code waits for the interpreter while its kernels are written.
 FIRST_LOOK, LAST_LOOK = 0.02, 1.0
@@ -69,6 +74,9 @@ class Watched(Protocol):
 
     def effort(self) -> float:
         """The seconds that good code takes to be made."""
+
+    def gain(self) -> float:
+        """The seconds of a run that it saves, roughly."""
 
     def heat(self) -> tuple[float, float]:
         """How often each of its kernels has run on average, and the work done."""
@@ -105,10 +113,12 @@ def settled(plan: Watched) -> bool:
         return True
     if not plan.heat()[0]:
         return False
-    if _is_repaid_soon(plan) and not plan.begin():
+    soon = _is_repaid_soon(plan)
+    if soon and not plan.begin():
         while plan.improve():
             pass
-    _watcher.ran()
+    if soon or _is_hot(plan):
+        _watcher.ran()
     return True
 
 
@@ -116,13 +126,15 @@ def _is_repaid_soon(plan: Watched) -> bool:
     """Whether some runs repay good code of a plan's few kernels."""
     effort = plan.effort()
     runs = SOME_RUNS if effort <= SOME_SECONDS else FEW_RUNS
-    return len(plan.hasty) <= FEW_STEPS and effort <= runs * LOST * plan.seconds
+    return len(plan.hasty) <= FEW_STEPS and effort <= runs * plan.gain()
 
 
 def _is_hot(plan: Watched) -> bool:
     """Whether a plan has run so much that good code of its kernels is worth being made."""
     runs, work = plan.heat()
-    return runs >= 1 and (work >= VERY_MUCH_WORK or (runs >= MANY_RUNS and work >= MUCH_WORK))
+    if plan.work < VERY_MUCH_WORK:
+        return runs >= MANY_RUNS and work >= MUCH_WORK
+    return runs >= SURE_RUNS or runs * plan.gain() >= LOST_PART * plan.effort()
 
 
 def enabled() -> bool:
@@ -188,15 +200,24 @@ class _Watcher:
             with self.news:
                 while not self.plans and not self.stopping:
                     self.news.wait()
-                if not self.stopping:
-                    self.news.wait_for(lambda: self.stopping or self.hot, pause)
+                pause = self.rest(pause)
                 if self.stopping:
                     return
-                waiting, fresh = list(self.plans), self.fresh
-                self.fresh = self.hot = False
+                waiting, self.hot = list(self.plans), False
             with self.working:
                 busy = self.look(waiting)
-            pause = FIRST_LOOK if busy or fresh else min(2 * pause, LAST_LOOK)
+            pause = FIRST_LOOK if busy else min(2 * pause, LAST_LOOK)
+
+    def rest(self, pause: float) -> float:
+        """Waits for so many seconds, or until a plan is hot; a new plan is looked at soon. How long
+        the pause was to be; with the lock held."""
+        end = time.monotonic() + pause
+        while not self.stopping and not self.hot and (left := end - time.monotonic()) > 0:
+            self.news.wait(left)
+            if self.fresh:
+                pause, self.fresh = FIRST_LOOK, False
+                end = min(end, time.monotonic() + pause)
+        return pause
 
     def look(self, waiting: list[weakref.ref[Watched]]) -> bool:
         """Improves the plans that are hot. Whether there were any."""
@@ -246,7 +267,7 @@ def watch(plan: Watched) -> None:
 def ran(plan: Watched) -> None:
     """A plan whose code could be better has run: the thread looks at it now if that was much work
     and it was not the first time. What takes long soon runs on good code."""
-    if plan.work >= VERY_MUCH_WORK and plan.heat()[0] >= 2:
+    if plan.work >= VERY_MUCH_WORK and plan.heat()[0] >= 2 and _is_hot(plan):
         _watcher.ran()
 
 
