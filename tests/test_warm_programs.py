@@ -18,7 +18,8 @@ import pytest
 import pullback as pb
 import pullback.numpy as jnp
 from pullback import lax
-from pullback.backends.llvm import aside, compiler
+from pullback.backends.llvm import aside, compiler, link, preload
+from pullback.backends.llvm.target import host_target, target_for
 from pullback.loops import pipeline
 from pullback.loops.fingerprint import equations, fingerprint, source_stamp
 
@@ -73,43 +74,53 @@ def test_a_warm_start_lowers_nothing(tmp_path: Path) -> None:
 
 
 PRELOADED = """
-import os, sys, threading
+import os, sys
 import numpy as np
 import pullback as pb
 import pullback.numpy as jnp
 from pullback.backends.llvm import aside, link, os_shim, preload
 
 kind, x = sys.argv[1], jnp.asarray(np.linspace(0, 1, 50, dtype=np.float32))
-assert not (kind == "first" and preload._begun)
+threads = os_shim.sleep_kind() == "futex" and os_shim.cpu_count() > 1
+assert len(preload._begun) == (kind != "first" and threads)
 if kind == "fork":  # while the thread is at it
-    from pullback.backends.llvm import compiler
-    compiler.foresee_llvm()
     pid = os.fork()
     if pid:
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 name = {"first": "cos", "same": "cos", "other": "sin", "fork": "exp"}[kind]
 out = pb.jit(lambda x: jnp.tanh(x) + getattr(jnp, name)(x))(x)
 np.testing.assert_allclose(out, np.tanh(x) + getattr(np, name)(x), rtol=1e-5)
-threads = os_shim.sleep_kind() == "futex" and os_shim.cpu_count() > 1
-if kind == "same":
-    assert not preload._begun
-elif kind != "first" and threads:
+if kind == "other" and threads:  # compiled with what the thread has left
     (one,) = preload._begun
-    assert one.mapped() and (link.loaded() or kind == "fork")
+    assert link.loaded() and one.mapped() and one.compiler() is None
+    machines = [m for c in link._idle for m in c.machines]
+    assert machines.count((one.target.key, preload.LEVEL)) == 1, machines
 assert aside.settle(90.0)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads that map are for Linux")
-def test_the_library_is_mapped_while_a_new_program_is_lowered(tmp_path: Path) -> None:
-    """By a native thread, once, and not for programs that are on disk; a fork waits for it."""
+def test_the_library_is_mapped_while_the_package_is_imported(tmp_path: Path) -> None:
+    """By a native thread, once, unless the import has LLVM compile the runtime; a fork waits for
+    it; what the thread has compiled with is used on."""
     environment = {**os.environ, "PULLBACK_CACHE_DIR": str(tmp_path)}
-    environment.pop("PULLBACK_CACHE", None)
+    for name in ("PULLBACK_CACHE", "PULLBACK_NATIVE"):
+        environment.pop(name, None)
     for kind in ("first", "same", "other", "fork"):
         done = subprocess.run(
             [sys.executable, "-c", PRELOADED, kind], capture_output=True, text=True, env=environment
         )
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(host_target().level == "neon", reason="levels of another architecture")
+@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
+def test_the_first_function_is_valid(level: str) -> None:
+    """On every machine that we compile for."""
+    text = preload._first_function(target_for(level))
+    assert link.assemble(
+        text.replace(target_for(level).triple, host_target().triple), host_target()
+    )
 
 
 def body(x: Any, y: Any, c: float = 2.5) -> Any:

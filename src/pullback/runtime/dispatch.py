@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import config, dtypes, errors
-from ..backends import interface
+from ..backends import interface, llvm
 from ..control import key_reuse
 from ..control.call import jit_p
 from ..control.expand import expand
@@ -409,8 +409,11 @@ def clear_caches() -> None:
 
 
 def load_compiler() -> None:
-    """Imports the compiler and makes the runtime of what it compiles: with the package, so that no
-    first call waits for them."""
+    """Makes the runtime of what is compiled and imports the compiler: with the package, so that no
+    first call waits for them. LLVM is loaded beside that; who looks up symbols meanwhile waits, as
+    making the runtime would."""
+    llvm.prepare()
+    llvm.foresee_llvm()
     native.prepare()
 
 

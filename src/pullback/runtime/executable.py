@@ -18,7 +18,7 @@ from ..backends import interface, llvm
 from ..backends.llvm import driver, programs, tier
 from ..backends.llvm.aside import aside
 from ..backends.llvm.cache import disk_cache
-from ..backends.llvm.compiler import Compilation, foresee_llvm, tiles_of
+from ..backends.llvm.compiler import Compilation, tiles_of
 from ..backends.llvm.threads import Context
 from ..core import effects as fx
 from ..core.avals import ShapedArray
@@ -127,7 +127,6 @@ def _context() -> Iterator[Context]:
 def prepare() -> None:
     """Makes what runs programs, so that no first call waits for it. Where that fails, who needs it
     meets the error."""
-    llvm.prepare()
     with contextlib.suppress(Exception):
         for release_gil in (False, True):
             driver.functions(release_gil)
@@ -206,8 +205,6 @@ class NativeExecutable:
             entries, tiles = known.entries(), known.tile_entries()
             lowered = time.perf_counter()
         else:
-            if key is not None:
-                foresee_llvm()
             compilation, lowered = self._made(closed, donated)
             entries, tiles = compilation.entries(), compilation.tile_entries()
             cache = disk_cache()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -642,10 +643,10 @@ def beside() -> bool:
 
 
 def foresee_llvm() -> None:
-    """A program is about to be lowered that is not on disk: LLVM will be asked for soon, unless
-    each of its kernels is."""
-    if not link.loaded():
-        shop = _workshop(host_target())
+    """The package is being imported: LLVM will be asked for soon, unless all programs are on disk.
+    Where there is one processor for all, it is loaded when it is asked for."""
+    with contextlib.suppress(Exception):  # who needs the library meets the error
+        shop = None if link.loaded() else _workshop(host_target())
         if shop is not None:
             shop.foresee()
 

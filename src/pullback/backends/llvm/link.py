@@ -112,6 +112,10 @@ def llvm_library() -> ctypes.CDLL:
                     lib.LLVMPY_InitializeNativeTarget()
                     lib.LLVMPY_InitializeNativeAsmPrinter()
                 _library = lib
+                left = preload.compiler()
+                if left is not None:
+                    target, level, context, machine = left
+                    _idle.append(_Compiler(context, {(target.key, level): machine}))
     return _library
 
 
@@ -127,11 +131,13 @@ class _Compiler:
     """An LLVM context and its target machines, for one thread at a time: what LLVM prepares for a
     machine's first function takes longer than a function."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, context: int = 0, machines: dict[tuple[str, int], int] | None = None
+    ) -> None:
         self.lib = llvm_library()
-        self.context = self.lib.LLVMPY_ContextCreate()
+        self.context = context or self.lib.LLVMPY_ContextCreate()
         self.modules = 0
-        self.machines: dict[tuple[str, int], int] = {}
+        self.machines = {} if machines is None else machines
 
     def machine(self, target: Target, level: int) -> int:
         key = (target.key, level)
@@ -258,6 +264,7 @@ def taken(text: bytes, buffer: int, message: int) -> bytes:
 
 def _compiler() -> _Compiler:
     """One that is idle, or a new one."""
+    llvm_library()  # with which the first may come
     try:
         return _idle.pop()
     except IndexError:

@@ -405,9 +405,10 @@ class Workshop(Gate):
             time.sleep(0.0005)
 
     def foresee(self) -> None:
-        """LLVM will be asked for: its library is mapped meanwhile, where that can be."""
+        """LLVM may be asked for: its library is mapped meanwhile, where that can be."""
         if not link.loaded() and self._most > 0:
-            preload.begin(link.library_path(), self.code.symbols["pb_preload"], self._wait)
+            serve = self.code.symbols["pb_preload"]
+            preload.begin(link.library_path(), self.target, serve, self._wait)
 
     def close(self) -> None:
         """Before a fork."""
