@@ -103,6 +103,19 @@ def test_small_qr(shape: Any) -> None:
         assert len(compiled.kernels) == 1 and "geqrf" not in text
 
 
+@pytest.mark.parametrize("shape", [(40, 30), (30, 40), (3, 20, 20)], ids=str)
+def test_what_nobody_reads_of_a_qr_is_not_computed(shape: Any) -> None:
+    x = normal(*shape)
+    texts, routines = [], ("orgqr", "geqrf")
+    for f in (lambda a: LINALG.qr(a, full_matrices=False)[1], LINALG.qr):
+        compiled = pipeline.compile_jaxpr(pb.make_jaxpr(f)(x), lambda eqn: rule_of(eqn.primitive))
+        text = "".join(show_kernel(k) for k in compiled.kernels)
+        texts.append([name in text for name in routines])
+    assert texts == [[False, True], [True, True]]
+    r = pb.jit(lambda a: LINALG.qr(a, full_matrices=False)[1])(x)
+    close(r, jax.lax.linalg.qr(x, full_matrices=False)[1], "f")
+
+
 def test_small_qr_of_hard_matrices() -> None:
     """Zero columns, the identity, very small and very large numbers; NaN stays in its lane."""
     x = np.zeros((6, 5, 5), "f")

@@ -183,7 +183,9 @@ def test_approximate_ones_are_exact(f, aggregate):
 
 
 @pytest.mark.parametrize("turn", [1, -1])
-@pytest.mark.parametrize(("shape", "k"), [((40_000,), 7), ((3, 1000), 10), ((5, 7000), 1)])
+@pytest.mark.parametrize(
+    ("shape", "k"), [((40_000,), 7), ((3, 1000), 10), ((5, 7000), 1), ((17, 300), 100)]
+)
 def test_the_largest_of_rows_in_order(shape, k, turn):
     x = np.sort(numbers(shape, np.int32, 8), -1)[..., ::turn]
     values, places = pb.jit(lambda x: lax.top_k(x, k))(x)

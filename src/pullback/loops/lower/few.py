@@ -8,8 +8,8 @@ and the k-th largest maximum is exceeded by hardly more than the k elements that
 reaches it is collected, of equal ones no more than k; the place of each of these in the order is
 the number of larger ones. A long row that is alone is cut into parts, each with a bound of its own.
 
-Where more is wanted, or rows are not long enough for a bound, the largest words so far are kept in
-order: most elements are below all of them, which is found out for many at once.
+Where rows are not long enough for a bound, the largest words so far are kept in order: most
+elements are below all of them, which is found out for many at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pullback.loops.ops import BITS
 __all__ = ["BOUNDED", "scannable", "scanned"]
 
 LOOKED_AT = 64  # elements that are looked at together
-BOUNDED = 32  # so many are wanted at most where a bound is found first
+BOUNDED = 32  # so many are wanted at most: of more, sorting what is left takes less
 SPARSE = 512  # elements to one that is wanted, so that most blocks have none,
 GLANCED = 16  # or else so many elements are looked at together,
 TOGETHER = 4  # of which so many in an iteration
@@ -144,7 +144,7 @@ class _Scan:
         b.literal |= {self.size, self.columns(), COUNTED, COUNTED - k, k + 1}
 
     def whole(self, row: tuple[Index, ...], targets: Targets) -> None:
-        if self.k > BOUNDED or self.n < max(self.columns(), self.size):
+        if self.n < max(self.columns(), self.size):
             kept = _Kept(self.b, self.k)
             self.scan(row, kept)
             self.write(row, kept.words, 1, targets)

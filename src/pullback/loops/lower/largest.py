@@ -22,7 +22,7 @@ from pullback.loops.lower.statements import box
 from pullback.loops.lower.updates import Pinned
 from pullback.loops.ops import BITS, FLOATS, SIGNED
 
-__all__ = ["columns_for", "largest_of", "selectable"]
+__all__ = ["columns_for", "largest_of"]
 
 TIMES = 2  # so many elements to a column at least
 DEALT = 4  # columns for each element that is wanted,
@@ -47,7 +47,7 @@ def columns_for(n: int, k: int) -> int:
     return columns
 
 
-def selectable(n: int, k: int) -> bool:
+def _selectable(n: int, k: int) -> bool:
     """Whether a row is so much longer than what is wanted of it that a bound pays."""
     return n >= TIMES * columns_for(n, k)
 
@@ -93,7 +93,7 @@ def value_at(b: Builder, rank: Atom, dtype: str, largest: bool) -> Atom:
 def largest_of(g: Graph, x: Node, axis: int, k: int, outs: Outs, largest: bool = True) -> Any:
     """The k largest (or least) elements of rows, in order, and their places."""
     n = x.shape[axis]
-    chosen = _selected(g, x, axis, k, largest) if selectable(n, k) else _all(g, x, axis, largest)
+    chosen = _selected(g, x, axis, k, largest) if _selectable(n, k) else _all(g, x, axis, largest)
     shape = chosen[0].shape
     kinds = [(shape, c.dtype) for c in chosen]
     params = {"dimension": axis, "num_keys": 1, "is_stable": True}

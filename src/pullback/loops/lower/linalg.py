@@ -485,6 +485,8 @@ def _qr(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
                     b, n, "vector", lambda c: _put_row(b, r_out, where, r, c, upper(r, c))
                 ),
             )
+        if not q_out.live:  # half of the work is its
+            return
         q = a
         if k > n:
             q = scratch(b, x.dtype, m, k)

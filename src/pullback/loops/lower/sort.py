@@ -18,7 +18,7 @@ from pullback.loops.lower.counting import countable, sort_by_counts
 from pullback.loops.lower.elementwise import Outs, rule, scalar_convert
 from pullback.loops.lower.few import BOUNDED, scannable, scanned
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, read, store_slot
-from pullback.loops.lower.largest import largest_of, selectable
+from pullback.loops.lower.largest import largest_of
 from pullback.loops.lower.network import comparisons, sort_lanes, suits
 from pullback.loops.lower.radix import ordered_bits, signed_key, sort_rows
 from pullback.loops.lower.statements import box
@@ -31,8 +31,7 @@ VECTORS = 1 << 10  # so many elements, NumPy's sort in vectors takes less
 AS_INTEGERS = 16  # elements of a row whose keys become integers first
 FEW = 1 << 15  # comparisons that take no longer than calling Python
 INSIDE = 128  # inside a loop, where a row that is alone is as quickly counted as moved by digits
-SCANNED = 32  # rows longer than this are scanned for their largest elements,
-KEPT = 128  # if so many are wanted at most
+SCANNED = 32  # rows longer than this are scanned for their largest few elements
 NETWORK, SEVERAL = 128, 16  # many rows up to here are sorted whole where several are wanted
 
 
@@ -193,8 +192,7 @@ def _top_k(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         return NotImplemented
     if n <= NETWORK and k >= SEVERAL and suits([x], axis, 1, True):
         return largest_of(g, x, axis, k, outs)
-    few = k <= BOUNDED or not selectable(n, k)
-    if SCANNED < n and k <= min(KEPT, n) and scannable(x.dtype) and few:
+    if SCANNED < n and k <= min(BOUNDED, n) and scannable(x.dtype):
         return scanned(g, x, axis, k, outs)
     if not counted(g, n, x.size):
         return largest_of(g, x, axis, k, outs)
