@@ -4,10 +4,12 @@ functions, pyscfad those of linear algebra), beside real JAX's.
 
 from __future__ import annotations
 
+import functools
 from types import SimpleNamespace
 from typing import Any
 
 import jax
+import jax._src.core as their_core
 import jax._src.interpreters.mlir as their_mlir
 import jax._src.lax.lax as their_lax
 import jax._src.lax.linalg as their_linalg
@@ -20,6 +22,7 @@ import numpy as np
 import pytest
 
 import pullback
+import pullback.core
 import pullback.extend.core
 import pullback.interpreters.mlir
 import pullback.jax_compat.modules._src.lax_names as our_lax
@@ -33,12 +36,12 @@ import pullback.numpy.scatter as our_methods
 OURS = SimpleNamespace(
     m=pullback, vectorize=our_vectorize, tricks=our_tricks, methods=our_methods,
     linalg=our_linalg, lax=our_lax, sparse=our_sparse, mlir=our_mlir,
-    register=pullback.interpreters.mlir.register_lowering,
+    core=pullback.core, register=pullback.interpreters.mlir.register_lowering,
 )  # fmt: skip
 THEIRS = SimpleNamespace(
     m=jax, vectorize=their_vectorize, tricks=their_tricks, methods=their_methods,
     linalg=their_linalg, lax=their_lax, sparse=their_sparse, mlir=their_mlir,
-    register=their_mlir.register_lowering,
+    core=their_core, register=their_mlir.register_lowering,
 )  # fmt: skip
 
 
@@ -136,7 +139,28 @@ def of_gmres(e: Any) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("ask", [of_vectorize, of_indices, of_matrices])
+def of_derivatives(e: Any) -> list[Any]:
+    """PennyLane asks for the value at which it differentiates."""
+    found: list[Any] = []
+
+    def f(x: Any) -> Any:
+        for value in (x, x * 2):
+            known = e.core.to_concrete_value(value)
+            found.append((known is None, x.to_concrete_value() is None))
+            for force in (None, float, np.asarray):
+                got = said(functools.partial(e.core.concrete_or_error, force, value))
+                kind = None if isinstance(got, tuple) else type(got).__name__
+                found.append(got[0] if kind is None else (kind, float(got)))
+        return x * 2
+
+    m, one = e.m, e.m.numpy.array(1.0)
+    m.jvp(f, (one,), (one,)), m.grad(f)(one), m.grad(m.grad(f))(one), m.hessian(f)(one)
+    m.vmap(f)(one[None]), m.jit(f)(one), m.vmap(m.grad(f))(one[None]), m.linearize(f, one)
+    m.grad(m.checkpoint(f))(one), m.jit(m.grad(f))(one)
+    return found
+
+
+@pytest.mark.parametrize("ask", [of_derivatives, of_vectorize, of_indices, of_matrices])
 def test_parts_are_as_in_jax(ask: Any) -> None:
     assert ask(OURS) == ask(THEIRS)
 

@@ -169,16 +169,31 @@ def is_concrete(x: Any) -> bool:
     return not isinstance(x, Tracer) or x.is_concrete()
 
 
+def to_concrete_value(x: Any) -> Any:
+    """The value that a traced one stands for, derivatives set aside; None if there is none yet.
+
+    >>> from pullback import core
+    >>> core.to_concrete_value(jnp.float32(2))
+    Array(2., dtype=float32)
+    """
+    return x.to_concrete_value() if isinstance(x, Tracer) else x
+
+
 def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
-    """`force(val)` of a concrete value; ConcretizationTypeError for a traced one.
+    """`force(val)` of a concrete value, which under `grad` and `jvp` is the primal;
+    ConcretizationTypeError for a traced one.
 
     >>> from pullback.extend import core
     >>> core.concrete_or_error(int, jnp.array(3))
     3
+    >>> out = pb.grad(lambda x: x * core.concrete_or_error(int, x))(3.0)
+    >>> out
+    Array(3., dtype=float32, weak_type=True)
     """
-    if not is_concrete(val):
+    value = to_concrete_value(val)
+    if value is None:
         raise ConcretizationTypeError(val, context)
-    return val if force is None else force(val)
+    return value if force is None else force(value)
 
 
 def concretization_function_error(fun: Any, suggest_astype: bool = False) -> Any:

@@ -278,6 +278,10 @@ class Tracer:
     def is_concrete(self) -> bool:
         return False
 
+    def to_concrete_value(self) -> Any:
+        """The value that it stands for, if Python may know it."""
+        return None
+
     def __repr__(self) -> str:
         return f"Traced<{self.aval.str_short(short_dtypes=True)}>with<{type(self._trace).__name__}>"
 

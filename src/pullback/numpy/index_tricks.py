@@ -66,7 +66,7 @@ class _AxisConcat:
         if isinstance(item, str):
             raise ValueError("string directive must be placed at the beginning")
         if isinstance(item, slice):
-            made = slice_as_range(item, self.name)
+            made = slice_as_range(item, self.op_name)
             given = 1
         else:
             made = array(item, copy=False)

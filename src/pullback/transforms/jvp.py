@@ -66,6 +66,10 @@ class JVPTracer(Tracer):
     def is_concrete(self) -> bool:
         return not isinstance(self.primal, Tracer) or self.primal.is_concrete()
 
+    def to_concrete_value(self) -> Any:
+        x = self.primal
+        return x.to_concrete_value() if isinstance(x, Tracer) else x
+
     # A pair whose primal is a plain array is as concrete as that array: Python may branch on it.
     # It may not compute with it: the derivative would be lost without a word.
     def __bool__(self) -> bool:
