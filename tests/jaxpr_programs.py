@@ -300,6 +300,21 @@ add(
     S,
 )
 add(
+    "linearize scan",
+    lambda P: (
+        lambda x, y: P.linearize(
+            lambda x, y: P.lax.scan(lambda c, a: (P.lax.sin(c) * y + a, c), y, x)[0], x, y
+        )[1](x, y)
+    ),
+    V,
+    np.float32(2),
+)
+add(
+    "grad of a jit that hands arguments on",
+    lambda P: P.grad(lambda x: sum(a.sum() for a in P.jit(lambda a: (P.lax.sin(a), a))(x))),
+    V,
+)
+add(
     "scan xs none",
     lambda P: lambda x: P.lax.scan(lambda c, _: (c * 2, None), x, None, length=5)[0],
     V,

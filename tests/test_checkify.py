@@ -183,6 +183,8 @@ def test_error_object() -> None:
     with pytest.raises(ValueError, match=r"bad -1\.0"):
         checkify.check_error(error)
     assert str(checkify.init_error) == "Error(None)" and checkify.init_error.throw() is None
+    with pytest.raises(TypeError, match="check_error takes an Error as argument, got type"):
+        checkify.check_error(3)
 
 
 @pytest.mark.parametrize(

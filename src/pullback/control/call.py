@@ -10,7 +10,7 @@ from typing import Any
 from ..core import effects as fx, public
 from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
-from ..core.jaxpr import ClosedJaxpr, JaxprEqn, eval_under
+from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Var, eval_under
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from ..core.trace import use_trace
@@ -119,12 +119,15 @@ def _partial_eval(
     known, staged, out_unknown, n_res = partial_eval_jaxpr(jaxpr, unknown)
     known, where = forward_residuals(known, n_res)
     known_args = [x for x, uk in zip(tracers, unknown, strict=True) if not uk]
+    n_known = len(out_unknown) - sum(out_unknown)
     with use_trace(trace.parent_trace):
         asked = chosen(params["out_shardings"], [not uk for uk in out_unknown])
         rest = [UNSPECIFIED] * (len(known.jaxpr.outvars) - len(asked))
         ins = chosen(params["in_shardings"], [not uk for uk in unknown])
-        outs = bind_call(known, known_args, params, ins, [*asked, *rest])
-    n_known = len(out_unknown) - sum(out_unknown)
+        known, given = _without_handed_on(known, [*asked, *rest], n_known)
+        asked = [s for s, k in zip([*asked, *rest], given, strict=True) if k is None]
+        found = iter(bind_call(known, known_args, params, ins, asked))
+        outs = [next(found) if k is None else known_args[k] for k in given]
     kept = outs[n_known:]
     sources = {"in": known_args, "out": outs, "res": kept}
     residuals = [sources[kind][k] for kind, k in where]
@@ -133,6 +136,25 @@ def _partial_eval(
         staged_outs = iter(bind_call(staged, [*residuals, *unknown_args], params))
     known_outs = iter(outs[:n_known])
     return [next(staged_outs) if uk else next(known_outs) for uk in out_unknown]
+
+
+def _without_handed_on(
+    known: ClosedJaxpr, asked: Sequence[Any], n: int
+) -> tuple[ClosedJaxpr, list[int | None]]:
+    """A program without those of its first n results that are arguments as they are, unless a
+    sharding was asked for; and for each result the argument's number, or None."""
+    ins = {v: k for k, v in enumerate(known.jaxpr.invars)}
+    given = [
+        ins.get(v) if k < n and isinstance(v, Var) and s is UNSPECIFIED else None
+        for k, (v, s) in enumerate(zip(known.jaxpr.outvars, asked, strict=True))
+    ]
+    if all(k is None for k in given):
+        return known, given
+    key = ("without handed on", tuple(given))
+    if key not in known.derived:
+        outvars = [v for v, k in zip(known.jaxpr.outvars, given, strict=True) if k is None]
+        known.derived[key] = ClosedJaxpr(known.jaxpr.replace(outvars=outvars), known.consts)
+    return known.derived[key], given
 
 
 def _transpose(cts: Any, *args: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:

@@ -381,8 +381,7 @@ def split_scan(
     fixed = [k for k, (st, _) in enumerate(residuals) if not st]
     moving = [k for k, (st, _) in enumerate(residuals) if st]
     n_args = len(staged.jaxpr.invars) - n_res
-    first = n_unknown_consts + n_unknown_carry
-    ins = [*fixed, *range(n_res, n_res + first), *moving, *range(n_res + first, n_res + n_args)]
+    ins = [*fixed, *range(n_res, n_res + n_args), *moving]
     staged = permute(staged, ins, range(len(staged.jaxpr.outvars)))
     operands: list[Any] = [residuals[k][1] if k < n_res else None for k in ins]
     n_known_out = sum(not u for u in out_unknown)

@@ -343,6 +343,11 @@ def check_error(error: Error) -> None:
     >>> error, out = checkify.checkify(lambda x: checkify.check(x > 0, 'not positive'))(1.0)
     >>> checkify.check_error(error)
     """
+    if not isinstance(error, Error):
+        raise TypeError(
+            f"check_error takes an Error as argument, got type {type(error)} instead. Fix: pass "
+            "the first result of a function that checkify made."
+        )
     if np.shape(error._failed):
         error = tree.tree_map(lambda x: x.reshape((-1, *x.shape[np.ndim(error._failed) :])), error)
         lane = _last(error._failed)

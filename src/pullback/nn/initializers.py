@@ -403,7 +403,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
             return lay_out(init(key, shape, dtype), "delta_orthogonal", out_sharding)
         d = _inexact(dtype)
         if len(shape) not in (3, 4, 5):
-            raise ValueError("Delta orthogonal initializer requires a 3D, 4D, or 5D shape.")
+            raise ValueError("Delta orthogonal initializer requires a 3D, 4D or 5D shape.")
         if shape[-1] < shape[-2]:
             raise ValueError("`fan_in` must be less or equal than `fan_out`. ")
         matrix = orthogonal(scale, column_axis, d)(key, tuple(shape[-2:]), d)
