@@ -91,6 +91,9 @@ GIVEN = {
     ),
     "int of 34 bits for a float": lambda j, n: j.scipy.special.gammaln(2**33),
     "int of 34 bits beside floats": lambda j, n: j.scipy.special.rel_entr(n.ones(2), 2**33),
+    "int of 34 bits as a logarithm of a sum": lambda j, n: j.nn.logsumexp(2**33),
+    "int of 34 bits as a factor": lambda j, n: j.nn.logsumexp(n.arange(2.0), b=2**33),
+    "int of 71 bits in gelu": lambda j, n: j.nn.gelu(-(2**70)),
     "int of 34 bits for a draw": lambda j, n: j.scipy.stats.norm.logpdf(2**33),
     "an initial value is of the reduction's dtype": lambda j, n: n.subtract.reduce(
         n.arange(6).reshape(2, 3), initial=0.5

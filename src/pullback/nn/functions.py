@@ -16,7 +16,13 @@ from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..numpy.reductions import axes_size, split_axes
-from ..numpy.util import check_arraylike, promote_args_inexact, static_axes, user_dtype
+from ..numpy.util import (
+    check_arraylike,
+    promote_args_inexact,
+    static_axes,
+    user_dtype,
+    wide_ints_as_floats,
+)
 from ..primitives.common import as_int
 
 _static_axis = functools.partial(jit, static_argnames=("axis",))
@@ -264,7 +270,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     >>> nn.gelu(1., approximate=False)
     Array(0.8413447, dtype=float32)
     """
-    x = jnp.asarray(promote_args_inexact("gelu", x)[0])
+    x = jnp.asarray(promote_args_inexact("gelu", *wide_ints_as_floats(x))[0])
     dtype = typeof(x).dtype
     if approximate:
         root = np.sqrt(2 / np.pi).astype(dtype)
@@ -375,11 +381,11 @@ def logsumexp(
     >>> nn.logsumexp(jnp.array([1000., 1000.]))
     Array(1000.6931, dtype=float32)
     """
+    given = wide_ints_as_floats(a) if b is None else wide_ints_as_floats(a, b)
+    a, *factors = map(jnp.asarray, promote_args_inexact("logsumexp", *given))
     if b is not None:
-        a, b = map(jnp.asarray, promote_args_inexact("logsumexp", a, b))
+        b = factors[0]
         a = jnp.where(b != 0, a, -np.inf)
-    else:
-        a = jnp.asarray(promote_args_inexact("logsumexp", a)[0])
     if where is not None:
         a = jnp.where(where, a, 0)  # the mask may have axes that `a` lacks: they count
     dims, named = split_axes(axis, jnp.ndim(a))

@@ -172,6 +172,13 @@ def _convert_number(x: Any, kind: type, dtype: Any, weak: bool) -> Any:
     return convert_weak(as_array(x), dtype, True)
 
 
+def wide_ints_as_floats(*args: Any) -> list[Any]:
+    """Python's integers that no default integer need hold, as floats: for functions of floats whose
+    steps are not one program.
+    """
+    return [float(x) if type(x) is int and not -(2**31) <= x < 2**31 else x for x in args]
+
+
 def promotes_freely(f: Any) -> Any:
     """A function whose own steps mix dtypes and ranks, whatever the flags allow its caller: they
     are about the arguments, which the function checks where it should."""

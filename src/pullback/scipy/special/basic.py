@@ -10,15 +10,19 @@ from ... import dtypes, lax, numpy as jnp
 from ...control.custom_jvp import custom_jvp
 from ...core.avals import typeof
 from ...nn import functions as nn
-from ...numpy.util import check_arraylike, check_ranks, promote_dtypes_inexact, to_type
+from ...numpy.util import (
+    check_arraylike,
+    check_ranks,
+    promote_dtypes_inexact,
+    to_type,
+    wide_ints_as_floats,
+)
 
 
 def inexact(name: str, *args: Any) -> list[Any]:
     """The arguments as float or complex arrays of one dtype."""
     check_arraylike(name, *args)
-    # Python's integers become floats, and need not fit into the default integers before.
-    args = tuple(float(x) if type(x) is int and not -(2**31) <= x < 2**31 else x for x in args)
-    return [jnp.asarray(x) for x in promote_dtypes_inexact(*args)]
+    return [jnp.asarray(x) for x in promote_dtypes_inexact(*wide_ints_as_floats(*args))]
 
 
 def aligned(name: str, *args: Any) -> list[Any]:
