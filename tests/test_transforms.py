@@ -320,6 +320,15 @@ def test_case(name: str) -> None:
 
 
 @pytest.mark.parametrize("wide", ["float64", "int64", "uint64", "complex128"])
+def test_what_checkpoint_hands_through_is_as_programs_take_it(wide: str) -> None:
+    x = np.arange(3).astype(wide)
+    theirs, ours = (
+        [str(y.dtype) for y in m.checkpoint(lambda a, b: (a, b, a + b))(x, x[1])] for m in BOTH
+    )
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("wide", ["float64", "int64", "uint64", "complex128"])
 @pytest.mark.parametrize("rules", ["custom_jvp", "custom_vjp"])
 def test_a_custom_function_sees_arrays_of_numpy_as_programs_take_them(
     rules: str, wide: str

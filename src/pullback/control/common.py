@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes, tree
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typematch, typeof
@@ -34,6 +36,7 @@ from ..primitives.elementwise import convert_element_type
 # The rules of loops and branches that mention references: few programs have any.
 discharging: Any = lazy_module("pullback.control.discharge")
 
+_OF_NUMPY = (np.ndarray, np.generic)
 _traced: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
@@ -125,6 +128,11 @@ def stands_for(step: Any, fun: Any, places: Any, remembered: bool = False) -> No
 def _behind(count: int, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The names of a program's arguments behind those of what its function closed over."""
     return names and ("",) * count + names
+
+
+def as_taken(x: Any) -> Any:
+    """A leaf as programs take it: what is NumPy's has 64 bits only where x64 is on."""
+    return x.astype(typeof(x).dtype, copy=False) if isinstance(x, _OF_NUMPY) else x
 
 
 def carry_type(x: Any) -> Any:

@@ -20,6 +20,7 @@ from ..core.primitive import Primitive
 from ..core.trace import Tracer, current_trace, use_trace
 from ..errors import UnexpectedTracerError
 from ..primitives.common import as_array
+from .common import as_taken
 
 _tree_map = tree.tree_map
 
@@ -97,15 +98,7 @@ _NUMBERS = (bool, int, float, complex, np.generic)
 def arrays_of(flat: Sequence[Any]) -> list[Any]:
     """Operands as rules see them: numbers, as which programs hold arrays of no axes too, are
     arrays, and NumPy's arrays have the dtype of their aval."""
-    return [_array_of(x) for x in flat]
-
-
-def _array_of(x: Any) -> Any:
-    if isinstance(x, _NUMBERS):
-        return as_array(x)
-    if isinstance(x, np.ndarray):
-        return x.astype(typeof(x).dtype, copy=False)  # 64 bits only where x64 is on
-    return x
+    return [as_array(x) if isinstance(x, _NUMBERS) else as_taken(x) for x in flat]
 
 
 class RulesPassedOn:

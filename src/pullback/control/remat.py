@@ -36,7 +36,7 @@ from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from ..transforms.transpose import transpose_jaxpr
 from . import remat_inside
 from .call import jit_p, mentions_axis
-from .common import discharging, trace_function
+from .common import as_taken, discharging, trace_function
 
 logging: Any = lazy_module("logging")
 
@@ -112,7 +112,7 @@ def checkpoint(
         )
         outs = remat_p.bind(
             *consts,
-            *leaves,
+            *map(as_taken, leaves),
             jaxpr=closed.jaxpr,
             prevent_cse=_spread(prevent_cse, rest, kwargs, names, len(consts)),
             differentiated=False,
