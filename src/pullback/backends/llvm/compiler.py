@@ -78,41 +78,32 @@ class CompiledKernel:
         kernel = self.source[0] if self.source is not None else None
         return isinstance(kernel, Kernel) and any(panel_width(n) > 0 for n in tiles_of(kernel))
 
-    def begin(self, now: bool = True) -> None:
-        """Has a native thread begin with good code, if there is one that could; `improved` ends
-        it. Unless it has to be done `now`, what would take long before LLVM has its text is left
-        to whoever calls `improved`."""
-        if _improving.acquire(blocking=now):
-            try:
-                if self.source is not None and self.better is None:
-                    kernel, target = self.source
-                    if callable(kernel) and not now:
-                        return
-                    kernel = kernel() if callable(kernel) else kernel
-                    self.source = kernel, target
-                    self.better = _begun(kernel, target, _Polite() if now else None)
-            finally:
-                _improving.release()
-
-    def improved(self) -> int:
-        """The address of the best code, which is compiled if need be. What `address` was stays
-        valid: somebody may be running it."""
-        self.begin()
+    def improved(self, between: Callable[[], None] | None = None) -> int:
+        """The address of the best code, which is compiled if need be, by a native thread if there
+        is one that has time. What `address` was stays valid: somebody may be running it. `between`
+        is called now and then while the interpreter is needed."""
+        with _improving:
+            if self.source is not None and self.better is None:
+                kernel, target = self.source
+                kernel = kernel() if callable(kernel) else kernel
+                self.source = kernel, target
+                self.better = _begun(kernel, target, between)
         better = self.better
         if better is not None and not better.wait() and better.shop.ended:
             return self.address
+        image = None
         with _improving:
             if self.source is not None:
                 kernel, target = self.source
                 assert not callable(kernel)
                 image = _well_made(kernel, target, self.better)
-                cache = disk_cache()
-                if cache is not None:
-                    cache.put(self.key, image)
                 code = loader.load_image(image)
                 self.outdated.append(self.code)
                 self.code, self.address = code, code.symbols["pb_kernel"]
                 self.source = self.better = None
+        cache = disk_cache() if image is not None else None
+        if cache is not None and image is not None:
+            cache.put(self.key, image)
         return self.address
 
     def __repr__(self) -> str:
@@ -229,31 +220,14 @@ class _Better:
         return all(self.shop.await_(job) for job in (*self.tiles, self.job))
 
 
-# A thread that writes a text while others call lets them have the interpreter so often and so
-# long, in seconds. Who asks for it otherwise waits for five milliseconds.
-SPELL, REST = 3e-4, 1e-4
-
-
-class _Polite:
-    """What such a thread calls now and then."""
-
-    def __init__(self) -> None:
-        self.since = time.perf_counter()
-
-    def __call__(self) -> None:
-        if time.perf_counter() - self.since > SPELL:
-            time.sleep(REST)
-            self.since = time.perf_counter()
-
-
-def _begun(kernel: Kernel, target: Target, polite: _Polite | None) -> _Better | None:
+def _begun(kernel: Kernel, target: Target, between: Callable[[], None] | None) -> _Better | None:
     """Good code of a kernel and of its tile functions, which a patient native thread makes from
     now on. None where there is none."""
     shop = _workshop(target, patient=True)
     if shop is None:
         return None
     tiles = [order_tile(name, target, False, shop.publish) for name in tiles_of(kernel)]
-    ir, level, _ = _emitted(kernel, target, False, between=polite)
+    ir, level, _ = _emitted(kernel, target, False, between=between)
     job = Job(ir, level)
     if level not in link.LEVELS or not shop.publish(job):
         return None
@@ -634,12 +608,6 @@ def _workshop_code(target: Target) -> loader.Code | JitCode:
     text = workshop_text(target)
     name = "workshop" + os.environ.get("PULLBACK_LOADER", "")
     return load_text(text, target, 0, kernel_key(text, target.key, name))
-
-
-def beside() -> bool:
-    """Whether a native thread makes good code beside what runs."""
-    shop = _workshop(host_target(), patient=True)
-    return shop is not None and shop.has_threads
 
 
 def foresee_llvm() -> None:

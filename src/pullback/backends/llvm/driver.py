@@ -20,7 +20,7 @@ import numpy as np
 
 from pullback import errors
 from pullback.backends.llvm import tier
-from pullback.backends.llvm.compiler import CompiledKernel, beside
+from pullback.backends.llvm.compiler import CompiledKernel
 from pullback.backends.llvm.table import function_offset
 from pullback.backends.llvm.threads import Context, runtime
 from pullback.lazy_imports import lazy_module
@@ -117,6 +117,7 @@ class Plan:
         # What steps cost whose code could be better, their numbers and kernels.
         self.hasty: list[tuple[float, int, CompiledKernel]] = []
         self._gain: float | None = None
+        self.again = False
         self.table: Any = None
         self.kernel_steps = 0
         self.count: Any = None  # the table's head; its last word counts the kernels that have run
@@ -235,14 +236,7 @@ class Plan:
             self._gain = tier.LOST * sum(own)
         return self._gain
 
-    def begin(self) -> bool:
-        """Has good code of its kernels begun, which `improve` ends. False where it has to be made
-        by whoever asks for it."""
-        for _, _, kernel in reversed(self.hasty):
-            kernel.begin(now=False)
-        return beside()
-
-    def improve(self) -> bool:
+    def improve(self, between: Callable[[], None] | None = None) -> bool:
         """Compiles one more of the kernels well that were compiled quickly, that which takes
         longest; False when there is none left. Runs go on meanwhile: a step takes the old address
         or the new one. What cannot be compiled keeps its quick code, which computes the same."""
@@ -253,7 +247,7 @@ class Plan:
         # Another thread may be at it: then this one waits for the same code.
         failed: Exception | None = None
         try:
-            self.table[8 * step + 1] = kernel.improved()
+            self.table[8 * step + 1] = kernel.improved(between)
         except Exception as error:
             failed = error
         try:

@@ -6,8 +6,8 @@ looks at the counts, compiles the kernels of plans that are used again, and writ
 into the plans' step tables. Both versions compute the same bits: the order of operations is the
 emitter's, LLVM changes none of it. A plan with much to do wakes the thread when it has run, and
 others are looked at now and then. Runs go on with quick code meanwhile. Where few kernels have so
-much to do that some runs repay good code that is soon made, the second run writes its text, and a
-native thread begins at once; a single processor's second run waits for it.
+much to do that some runs repay good code that is soon made, the second run has it begun; on a
+single processor it waits for it.
 The thread sleeps while nothing waits for it. `PULLBACK_TIER=0` compiles everything well at once.
 """
 
@@ -20,9 +20,10 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from pullback.backends.llvm.os_shim import cpu_count
 from pullback.loops.tiles import panel_width
 from pullback.records import record
 
@@ -50,7 +51,7 @@ QUICK_WORK = 1e6
 MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
 VERY_MUCH_WORK = 1e6  # and of one run that is enough
-FEW_STEPS = 4  # whose kernels such a plan's second run has begun
+FEW_STEPS = 4  # whose kernels a second run has begun
 # Seconds that good code takes, a kernel and a byte of its quick code. The second run has so many
 # begun at most, if so many runs repay them, and any number that a few runs repay.
 GOOD_KERNEL, GOOD_SECONDS = 3e-3, 8e-6
@@ -62,6 +63,9 @@ LOST_PART, SURE_RUNS = 0.25, 10
 # Seconds between two looks: doubled while nothing happens. The first call and what follows it at
 # once are over by the first: who runs code waits for the interpreter while its kernels are written.
 FIRST_LOOK, LAST_LOOK = 0.02, 1.0
+# The thread lets others have the interpreter so often and so long. Who asks for it otherwise waits
+# for five milliseconds.
+SPELL, REST = 3e-4, 1e-4
 PATIENCE = 10.0  # that the end of the process has with the thread
 
 
@@ -71,6 +75,7 @@ class Watched(Protocol):
     hasty: list[Any]  # steps whose code could be better
     work: float  # of one run
     seconds: float  # that good code takes for one
+    again: bool  # whether a second run has been asked for
 
     def effort(self) -> float:
         """The seconds that good code takes to be made."""
@@ -81,10 +86,7 @@ class Watched(Protocol):
     def heat(self) -> tuple[float, float]:
         """How often each of its kernels has run on average, and the work done."""
 
-    def begin(self) -> bool:
-        """Has good code of its kernels begun; False where nobody else makes it."""
-
-    def improve(self) -> bool:
+    def improve(self, between: Callable[[], None] | None = None) -> bool:
         """Compiles one more of its kernels well; False when there is none left."""
 
 
@@ -107,18 +109,18 @@ class Haste:
 
 def settled(plan: Watched) -> bool:
     """Whether the runs of a plan go their last way. Of what has run once, good code that is repaid
-    soon is begun now: who calls twice calls often. Other code the thread has made, which writes
-    texts while nobody needs the interpreter."""
+    soon is wanted now: who calls twice calls often. The thread has it made, or, where no other
+    processor is, who calls."""
     if not plan.hasty or plan.work < VERY_MUCH_WORK or _watcher.pauses:
         return True
     if not plan.heat()[0]:
         return False
-    soon = _is_repaid_soon(plan)
-    if soon and not plan.begin():
-        while plan.improve():
+    plan.again = True
+    if _is_hot(plan):
+        if cpu_count() > 1:
+            _watcher.ran()
+        while cpu_count() == 1 and plan.improve():
             pass
-    if soon or _is_hot(plan):
-        _watcher.ran()
     return True
 
 
@@ -134,7 +136,9 @@ def _is_hot(plan: Watched) -> bool:
     runs, work = plan.heat()
     if plan.work < VERY_MUCH_WORK:
         return runs >= MANY_RUNS and work >= MUCH_WORK
-    return runs >= SURE_RUNS or runs * plan.gain() >= LOST_PART * plan.effort()
+    if runs >= SURE_RUNS or runs * plan.gain() >= LOST_PART * plan.effort():
+        return True
+    return plan.again and _is_repaid_soon(plan)
 
 
 def enabled() -> bool:
@@ -155,6 +159,18 @@ def haste(work: float, seconds: float, own: float, tiles: bool, statements: int 
     quick = quick or own * LOST <= statements * GOOD_STATEMENT
     alone = statements >= FEW_STATEMENTS and own <= statements * ALONE
     return Haste(quick, little, shared, quick and alone and not shared)
+
+
+class _Polite:
+    """What the thread calls now and then while it writes texts."""
+
+    def __init__(self) -> None:
+        self.since = time.perf_counter()
+
+    def __call__(self) -> None:
+        if time.perf_counter() - self.since > SPELL:
+            time.sleep(REST)
+            self.since = time.perf_counter()
 
 
 class _Watcher:
@@ -222,7 +238,7 @@ class _Watcher:
     def look(self, waiting: list[weakref.ref[Watched]]) -> bool:
         """Improves the plans that are hot. Whether there were any."""
         done: list[weakref.ref[Watched]] = []
-        busy = False
+        busy, polite = False, _Polite()
         for reference in waiting:
             plan = reference()
             if plan is None:
@@ -231,7 +247,7 @@ class _Watcher:
             if not _is_hot(plan):
                 continue
             busy = True
-            while not self.stopping and plan.improve():
+            while not self.stopping and plan.improve(polite):
                 pass
             done.append(reference)
         if done:

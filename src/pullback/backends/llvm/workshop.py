@@ -373,11 +373,6 @@ class Workshop(Gate):
         finally:
             self._leave(owner, block)
 
-    @property
-    def has_threads(self) -> bool:
-        """Whether there are processors for any."""
-        return self._most > 0
-
     def await_(self, job: Job) -> bool:
         """Returns when a job that has been published is done; False if it never will be."""
         while not job.done:
