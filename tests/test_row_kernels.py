@@ -800,3 +800,22 @@ def test_lanes_that_store_to_one_place_under_a_mask(monkeypatch: pytest.MonkeyPa
         good, quick = _with_each_code(lambda x: pullback.lax.top_k(x, 1), [x], monkeypatch, kinds)
     assert all(np.array_equal(a, b) for a, b in zip(good, quick, strict=True))
     assert np.array_equal(good[0][:, 0], np.asarray(x).max(1))
+
+
+@pytest.mark.parametrize("n", [9, 10, 15, 17, 24, 31])
+def test_short_rows_share_what_they_have_in_common(n: int) -> None:
+    """It is computed once for a vector of columns, not again in each row; also in place, and by
+    any number of threads."""
+    x, m = _rows(n, 20_000), _rows(n, 2)
+    f = lambda x, m: jnp.exp((x - m[0] / 7.0) / (m[1] * m[1] + 1.0)) - x
+    kernels = pipeline.compile_jaxpr(pullback.make_jaxpr(f)(x, m), reference_rule).kernels
+    (text,) = map(show_kernel, kernels)
+    before, row = text.split("for seq")
+    assert before.count(" div ") == 1 and row.count(" div ") == 1
+    whole = np.asarray(pullback.jit(f)(x, m))
+    for rows in (63, 64, 65, 1000):
+        assert np.array_equal(_bits(whole[:rows]), _bits(pullback.jit(f)(x[:rows], m)))
+    with pullback.num_threads(1):
+        alone = pullback.jit(f, donate_argnums=0)(jnp.asarray(x) + 0, m)
+    assert np.array_equal(_bits(whole), _bits(alone))
+    assert np.allclose(whole, np.exp((x - m[0] / 7) / (m[1] ** 2 + 1)) - x, rtol=2e-5, atol=1e-5)

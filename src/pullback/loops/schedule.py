@@ -58,6 +58,11 @@ PARALLEL_WORK = 150_000.0  # scalar operations, about 20 us: less is not worth w
 LANES_WORK = 450_000.0
 SCRATCH_LIMIT = 1 << 20
 LONGEST_PERIOD = 4
+FEW_ROWS, WORDS, CHEAP = (
+    64,
+    16,
+    8.0,
+)  # of short rows: how many, words of a vector, an element's cost
 SHORT_REDUCED, MANY_ROWS, FEW_LANES = 128, 64, 64
 
 
@@ -239,12 +244,53 @@ def emit_nest(b: Builder, nest: Nest) -> None:
     elif turned is not None:
         rows_at = lambda idx: _emit_rows(b, nest, phases, in_memory, idx, lanes, False)
         emit_turned(b, nest, turned, parallel, rows_at)
+    elif simple and period == 1 and not narrow and _short_rows(extents, members):
+        _emit_short_rows(b, extents, parallel, body)
     else:
         chunk = chunk_of_columns(members, extents[-1] if extents else 1)
         open_rows(b, extents, lanes, parallel, body, period, simple, chunk, abreast=bool(short))
     for m in members:
         if m.stored:
             m.ready = True
+
+
+def _short_rows(extents: Sequence[int], members: Sequence[Node]) -> bool:
+    """Whether rows are many and fill no vector, or one and a part of another: a large part only
+    if there is something to compute."""
+    if len(extents) != 2 or extents[0] < FEW_ROWS or not 8 < extents[1] < 2 * WORDS:
+        return False
+    rest = extents[1] % WORDS
+    return 0 < rest <= 12 or (rest > 0 and sum(m.cost for m in members) > CHEAP)
+
+
+def _emit_short_rows(
+    b: Builder, extents: Sequence[int], parallel: bool, body: Callable[[list[Index]], None]
+) -> None:
+    """Row after row for one vector of columns: what all rows have in common, and the mask of the
+    lanes, stay in registers."""
+    rows, columns = extents
+    size = CHUNK // columns
+
+    def chunk(lo: Atom | None, hi: Atom | None) -> None:
+        def column(j: Index) -> Sequence[Atom]:
+            def row(i: Index) -> Sequence[Atom]:
+                body([i, j])
+                return ()
+
+            b.loop(rows, "seq", row, lo=lo, hi=hi)
+            return ()
+
+        b.loop(columns, "vector", column)
+
+    def part(c: Index) -> Sequence[Atom]:
+        lo = b.atom(b.mul(c, size))
+        chunk(lo, b.let("min", (b.let("add", (lo, b.dim(size)), "i64"), b.dim(rows)), "i64"))
+        return ()
+
+    if parallel and rows > size:
+        b.loop(-(-rows // size), "parallel", part)
+    else:
+        chunk(None, None)
 
 
 def _picks(nest: Nest) -> bool:
