@@ -386,12 +386,9 @@ def test_nothing_repeated() -> None:
 
 def test_array_attributes_for_other_libraries() -> None:
     x = jnp.asarray(17)
-    assert (x.__hex__(), x.__oct__(), hex(x), x.__numpy_dtype__) == (
-        "0x11",
-        "0o21",
-        "0x11",
-        x.dtype,
-    )
+    assert (x.__hex__(), x.__oct__(), hex(x)) == ("0x11", "0o21", "0x11")
+    with pytest.warns(DeprecationWarning, match="use dtype=arr.dtype"):
+        assert np.dtype(x) == x.dtype  # type: ignore[call-overload]
     assert x.clone() == x and x.clone() is not x
     with pytest.raises(ValueError, match="0d array"):
         jnp.asarray(1j).view("float32")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import math
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -439,6 +440,17 @@ def __oct__(self: Any) -> str:
     return oct(self.__index__())
 
 
+def _numpy_dtype(self: Any) -> Any:
+    """What `numpy.dtype(x)` asks for."""
+    warnings.warn(
+        "Implicit conversion of an array to a dtype is deprecated; rather than dtype=arr use "
+        "dtype=arr.dtype. In the future this will result in an error.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return self.aval.dtype
+
+
 nbytes = property(
     lambda self: self.aval.size * self.aval.dtype.itemsize,
     doc="""Bytes of the values.
@@ -497,7 +509,7 @@ def _install() -> None:
     True
     """
     ArrayImpl.__copy__ = ArrayImpl.clone = copy
-    ArrayImpl.__numpy_dtype__ = property(lambda self: self.aval.dtype, doc="The dtype, to NumPy.")
+    ArrayImpl.__numpy_dtype__ = property(_numpy_dtype, doc="The dtype, to NumPy.")
     ArrayImpl.__array_priority__ = 100
 
 
