@@ -167,6 +167,12 @@ CALLS = {
         ]
         + [n.median(n.arange(3, dtype="float8_e4m3fn"))]
     ),
+    "variances of narrow numbers": lambda j, n: [
+        f(n.array([1, 0, 1], own), dtype=asked)
+        for own in ("int4", "float8_e4m3fn")
+        for f in (n.var, n.std, n.nanvar, n.nanstd)
+        for asked in ("float16", "float32", "complex64")
+    ],
     "histogram of held arrays": lambda j, n: n.histogram2d(
         Held(n.arange(3.0)), Held(n.arange(3.0)), 2
     ),

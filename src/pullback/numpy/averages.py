@@ -9,6 +9,7 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
+from ..errors import TypePromotionError
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
 from .reductions import axes_size, check_where, reduced_axes, sum_reduce
@@ -160,6 +161,17 @@ def _same_shape(x: Any, y: Any) -> list[Any]:
     ]
 
 
+def _common(own: Any, asked: Any) -> Any:
+    """The common dtype; where there is none, as of narrow numbers, that which holds more."""
+    try:
+        return dtypes.result_type(own, asked)
+    except TypePromotionError:
+        wide = max(own, asked, key=lambda d: (dtypes.is_inexact(d), dtypes.itemsize_bits(d)))
+        if wide == own and not dtypes.is_inexact(own):
+            raise
+        return wide
+
+
 @promotes_freely
 def var_dtypes(a: Any, dtype: Any) -> tuple[Any, Any]:
     """(dtype of the computation, dtype of the result)."""
@@ -174,7 +186,7 @@ def var_dtypes(a: Any, dtype: Any) -> tuple[Any, Any]:
                 "variance of an array of "
                 "complex values. Fix: leave dtype out."
             )
-        compute = dtypes.result_type(own, result)
+        compute = _common(own, result)
     else:
         compute = inexact(own)
         result = np.zeros((), compute).real.dtype if dtypes.is_complex(compute) else compute
