@@ -246,6 +246,16 @@ def test_systems_of_few_equations_run_in_lanes_across_them(rows, n):
     np.testing.assert_allclose(pb.jit(run)(y), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("n", [9, 16, 20, 32])
+def test_rows_of_single_numbers_have_code_for_each(n):
+    """No loop along the row, which would ask of each element which of the numbers it is."""
+    f = lambda x: 1 + jnp.stack([x[:, i] * x[:, (i + 3) % n] for i in range(n)], 1)
+    x = numbers(103, n)
+    text = text_of(f, x)
+    assert text.count("for ") == 1 and "select" not in text
+    np.testing.assert_array_equal(pb.jit(f)(x), 1 + x * np.roll(x, -3, 1))
+
+
 SHORT = {  # a tenth of a millisecond or two: not worth what handing it to another thread takes
     "transforms": (jnp.fft.fft, zeros(1000, 128)),
     "search": (jnp.searchsorted, zeros(10_000), zeros(20_000)),

@@ -23,7 +23,8 @@ def narrow_axes(nest: Nest) -> int:
     if k < 2 or any(len(m.shape) != k for m in members):
         return 0
     shape = members[0].shape
-    if not 1 < shape[-1] <= 8 or not any(k - 2 in row_breaks(m, k) for m in members):
+    few = 1 < shape[-1] <= 8 or any(map(_of_singles, members))
+    if not few or not any(k - 2 in row_breaks(m, k) for m in members):
         return 0
     alike = all(m.kind == "pw" for m in members)
     if shape[-2] >= 16:
@@ -73,21 +74,32 @@ def _apart(nest: Nest) -> bool | None:
     return not large or whole.shape[-1] not in (4, 8)
 
 
+def _of_singles(m: Node) -> bool:
+    """Whether a value is made of others of one number a row, as `_joined` says: then there is code
+    for each number anyway."""
+    return any(len(node.parts or ()) == node.shape[-1] for node in _joins(m))
+
+
 def _joined(m: Node) -> bool:
     """Whether a value is made of others side by side along its last axis, or of such a value
     element by element: each index of that axis is computed in its own way."""
+    return bool(_joins(m))
+
+
+def _joins(m: Node) -> list[Node]:
     seen: set[Node] = set()
-    stack = [m]
+    found, stack = [], [m]
     while stack:
         node = stack.pop()
         if node in seen or node.kind != "pw" or (node.root and node is not m):
             continue
         seen.add(node)
         if node.parts is not None:
-            return True
+            found.append(node)
+            continue
         last = len(node.shape) - 1
         stack += [dep for dep, axes in node.deps if axes is None or (axes and axes[-1] == last)]
-    return False
+    return found
 
 
 def row_breaks(node: Node, k: int) -> set[int]:
