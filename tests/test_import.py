@@ -125,6 +125,18 @@ assert initializers is pb.nn.initializers
     assert done.stdout == "[]\n"
 
 
+def test_borders_come_without_what_medians_need() -> None:
+    code = """
+import sys
+import pullback.numpy as jnp
+assert jnp.pad(jnp.arange(2.0), 1, mode="reflect").tolist() == [1, 0, 1, 0]
+print("pullback.numpy.quantiles" in sys.modules)
+assert jnp.pad(jnp.arange(3.0), 1, mode="median").tolist() == [1, 0, 1, 2, 1]
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_programs_are_not_searched_for_what_nobody_uses() -> None:
     """For primitives that are functions to the compiler, before one of them is used."""
     code = (

@@ -14,13 +14,15 @@ from ..core.avals import typeof
 from ..core.dims import DimExpr
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
+from ..lazy_imports import lazy_module
 from ..primitives.common import as_array
 from . import averages, reductions
 from .joining import concatenate
 from .manipulation import flip
-from .quantiles import median
 from .ranges import linspace
 from .util import check_arraylike, ndim_of, shape_of, to_type, unwrap
+
+quantiles: Any = lazy_module("pullback.numpy.quantiles")  # for medians
 
 _ALLOWED: dict[str, tuple[str, ...]] = {
     "constant": ("constant_values",),
@@ -279,13 +281,12 @@ def _pad(
         return _pad_mirror(a, widths, mode, reflect_type)
     if mode == "linear_ramp":
         return _pad_ramp(a, widths, end_values)
-    stats = {
+    stats: dict[str, Any] = {
         "maximum": reductions.max,
         "minimum": reductions.min,
         "mean": averages.mean,
-        "median": median,
     }
-    return _pad_stat(a, widths, stat_length, stats[mode])
+    return _pad_stat(a, widths, stat_length, stats.get(mode) or quantiles.median)
 
 
 _STATIC = ("widths", "mode", "stat_length", "end_values", "reflect_type")
