@@ -171,11 +171,11 @@ def _check_fields(nodetype: Any, listed: set[str], dropped: set[str]) -> None:
         "them."
     )
     if missing:
-        raise ValueError(
-            f"{demand} Missing fields: {missing}. Add them to drop_fields to suppress this error."
-        )
+        demand += f" Missing fields: {missing}. Add them to drop_fields to suppress this error."
     if unexpected:
-        raise ValueError(f"{demand} Unexpected fields: {unexpected}.")
+        demand += f" Unexpected fields: {unexpected}."
+    if missing or unexpected:
+        raise ValueError(demand)
 
 
 def register_static(cls: Cls) -> Cls:
