@@ -315,6 +315,14 @@ add(
     V,
 )
 add(
+    "grad of a jitted loop",
+    lambda P: P.grad(
+        P.jit(lambda x, y: P.lax.fori_loop(0, 3, lambda i, c: P.lax.sin(c) * y * i, x).sum()), 1
+    ),
+    V,
+    np.float32(2),
+)
+add(
     "scan xs none",
     lambda P: lambda x: P.lax.scan(lambda c, _: (c * 2, None), x, None, length=5)[0],
     V,

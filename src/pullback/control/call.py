@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..core import effects as fx, public
 from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
-from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Var, eval_under
+from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, eval_under
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from ..core.trace import use_trace
@@ -117,6 +119,7 @@ def _partial_eval(
 ) -> Any:
     jaxpr: ClosedJaxpr = params["jaxpr"]
     known, staged, out_unknown, n_res = partial_eval_jaxpr(jaxpr, unknown)
+    known, staged, n_res = _without_zeros(known, staged, n_res)
     known, where = forward_residuals(known, n_res)
     known_args = [x for x, uk in zip(tracers, unknown, strict=True) if not uk]
     n_known = len(out_unknown) - sum(out_unknown)
@@ -136,6 +139,46 @@ def _partial_eval(
         staged_outs = iter(bind_call(staged, [*residuals, *unknown_args], params))
     known_outs = iter(outs[:n_known])
     return [next(staged_outs) if uk else next(known_outs) for uk in out_unknown]
+
+
+def _without_zeros(
+    known: ClosedJaxpr, staged: ClosedJaxpr, n: int
+) -> tuple[ClosedJaxpr, ClosedJaxpr, int]:
+    """The halves of a program whose n residuals are without the zeros that loops start tangents
+    from: they are made where they are used."""
+    outvars, ins = known.jaxpr.outvars, staged.jaxpr.invars
+    first = len(outvars) - n
+    made = {e.outvars[0]: e for e in known.jaxpr.eqns if _is_zeros(e)}
+    if not made:
+        return known, staged, n
+    others = {v for e in staged.jaxpr.eqns if e.primitive.name != "scan" for v in e.invars}
+    others.update(staged.jaxpr.outvars)
+    gone = [
+        k
+        for k in range(n)
+        if isinstance(outvars[first + k], Var)
+        and outvars[first + k] in made
+        and ins[k] not in others
+    ]
+    if not gone:
+        return known, staged, n
+    if "without zeros" not in known.derived:
+        left = [v for k, v in enumerate(outvars) if k - first not in gone]
+        smaller = ClosedJaxpr(known.jaxpr.replace(outvars=left), known.consts)
+        zeros = [made[outvars[first + k]].replace(outvars=[ins[k]]) for k in gone]
+        body = staged.jaxpr.replace(
+            invars=[v for k, v in enumerate(ins) if k not in gone],
+            eqns=[*zeros, *staged.jaxpr.eqns],
+        )
+        smaller = dce_closed(smaller, [True] * len(left), True)[0]
+        known.derived["without zeros"] = smaller, ClosedJaxpr(body, staged.consts), n - len(gone)
+    return known.derived["without zeros"]  # type: ignore[no-any-return]
+
+
+def _is_zeros(eqn: JaxprEqn) -> bool:
+    return eqn.primitive.name == "broadcast_in_dim" and all(
+        isinstance(x, Literal) and not np.ndim(x.val) and x.val == 0 for x in eqn.invars
+    )
 
 
 def _without_handed_on(
