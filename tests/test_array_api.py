@@ -417,6 +417,9 @@ LISTED = {
     "Floors of infinite quotients are NaN, those of tiny ones below zero -1.": lambda: (
         math.isnan(jnp.floor_divide(math.inf, 2.0)) and jnp.floor_divide(1.0, -math.inf) == -1
     ),
+    "With 64-bit types off the suite asks for int64 all the same.": lambda: (
+        jnp.promote_types("uint32", "int8") == np.int64
+    ),
 }
 
 
