@@ -323,6 +323,17 @@ add(
     np.float32(2),
 )
 add(
+    "vmap pad, last axis",
+    lambda P: P.vmap(lambda x, v: P.lax.pad(x, v, ((1, 1, 0), (0, -1, 1))), (2, 0), 2),
+    np.ones((3, 4, 2), np.float32),
+    np.ones(2, np.float32),
+)
+add(
+    "vmap bitcast, last axis",
+    lambda P: P.vmap(lambda x: P.lax.bitcast_convert_type(x, P.numpy.int32), 1, 1),
+    M,
+)
+add(
     "scan xs none",
     lambda P: lambda x: P.lax.scan(lambda c, _: (c * 2, None), x, None, length=5)[0],
     V,

@@ -165,7 +165,9 @@ def _bitcast_aval(x: Any, *, new_dtype: Any) -> ShapedArray:
 
 
 def _bitcast_batch(args: Any, dims: Any, *, new_dtype: Any) -> Any:
-    # The last axis may be made or eaten, so the batch axis goes first.
+    if dtypes.itemsize_bits(typeof(args[0]).dtype) == dtypes.itemsize_bits(new_dtype):
+        return bitcast_convert_type_p.bind(args[0], new_dtype=new_dtype), dims[0]
+    # The last axis is made or eaten, so the batch axis goes first.
     x = full_batch(args[0], dims[0], None)
     return bitcast_convert_type_p.bind(x, new_dtype=new_dtype), 0
 

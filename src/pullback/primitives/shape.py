@@ -299,12 +299,13 @@ def _pad_batch(args: Any, dims: Any, *, padding_config: Any) -> Any:
     if dv is None:
         return pad_p.bind(x, v, padding_config=_insert(padding_config, dx, (0, 0, 0))), dx
     # A padding value per element of the batch: pad with zeros, and select by the padding of a mask.
-    x = full_batch(x, dx, batch_size(args, dims))
-    config = ((0, 0, 0), *padding_config)
+    if dx is None:
+        x, dx = full_batch(x, None, batch_size(args, dims)), 0
+    config = _insert(padding_config, dx, (0, 0, 0))
     padded = pad(x, _zero_scalar(x), config)
     mask = pad(full_of(typeof(x).update(dtype=_BOOL, weak_type=False), True), _false(), config)
-    values = broadcast_in_dim(v, typeof(padded).shape, (0,))
-    return select(mask, padded, values), 0
+    values = broadcast_in_dim(v, typeof(padded).shape, (dx,))
+    return select(mask, padded, values), dx
 
 
 _BOOL = dtypes.dtype("bool")
