@@ -166,8 +166,11 @@ def test_vmap_inside_names_the_last_lane() -> None:
         checkify.check(x > 0, "bad {}", x)
         return x
 
-    error, _ = checkify.checkify(pb.vmap(pb.vmap(f)))(pnp.array([[1.0, 2.0], [-1.0, -2.0]]))
+    lanes = pnp.array([[1.0, 2.0], [-1.0, -2.0]])
+    error, _ = checkify.checkify(pb.vmap(pb.vmap(f)))(lanes)
     assert message(error) == "bad -2.0"
+    with pytest.raises(checkify.JaxRuntimeError, match=r"bad -2.0 \("):
+        pb.vmap(pb.vmap(f))(lanes)
 
 
 def test_error_object() -> None:

@@ -240,7 +240,10 @@ def _check_aval(pred: Any, *args: Any, site: Site, debug: bool) -> Any:
 
 
 def _check_impl(pred: Any, *args: Any, site: Site, debug: bool) -> Any:
-    if not debug and not np.asarray(pred).all():
+    fine = np.asarray(pred)
+    if not debug and not fine.all():
+        lane = tuple(int(k) for k in np.argwhere(~fine)[-1])  # as of lanes that checkify finds
+        args = tuple(x[lane] for x in args) if lane else args
         error = Error(np.bool_(True), np.int32(0), {site.sort: args}, (site,))
         error.throw()
     return []
