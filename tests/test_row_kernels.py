@@ -802,7 +802,7 @@ def test_lanes_that_store_to_one_place_under_a_mask(monkeypatch: pytest.MonkeyPa
     assert np.array_equal(good[0][:, 0], np.asarray(x).max(1))
 
 
-@pytest.mark.parametrize("n", [9, 10, 15, 17, 24, 31])
+@pytest.mark.parametrize("n", [9, 10, 15, 17, 24, 31, 33, 60])
 def test_short_rows_share_what_they_have_in_common(n: int) -> None:
     """It is computed once for a vector of columns, not again in each row; also in place, and by
     any number of threads."""

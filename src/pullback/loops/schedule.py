@@ -255,9 +255,9 @@ def emit_nest(b: Builder, nest: Nest) -> None:
 
 
 def _short_rows(extents: Sequence[int], members: Sequence[Node]) -> bool:
-    """Whether rows are many and fill no vector, or one and a part of another: a large part only
+    """Whether rows are many and fill no vector, or few and a part of one more: a large part only
     if there is something to compute."""
-    if len(extents) != 2 or extents[0] < FEW_ROWS or not 8 < extents[1] < 2 * WORDS:
+    if len(extents) != 2 or extents[0] < FEW_ROWS or not 8 < extents[1] < 4 * WORDS:
         return False
     rest = extents[1] % WORDS
     return 0 < rest <= 12 or (rest > 0 and sum(m.cost for m in members) > CHEAP)
