@@ -56,9 +56,9 @@ FEW_STEPS = 4  # whose kernels a second run has begun
 # begun at most, if so many runs repay them, and any number that a few runs repay.
 GOOD_KERNEL, GOOD_SECONDS = 3e-3, 8e-6
 SOME_SECONDS, SOME_RUNS, FEW_RUNS = 0.025, 30, 4
-# Other plans' good code is made when quick code has lost that part of what it takes, by our
-# estimates, or has run so often: LLVM at work beside them costs the runs more than a few of them
-# can win.
+# Of other plans with few kernels good code is made when quick code has lost that part of what it
+# takes, by our estimates, or has run so often: LLVM at work beside them costs the runs more than a
+# few of them can win. That of many kernels takes so long that it is begun at once.
 LOST_PART, SURE_RUNS = 0.25, 10
 # Seconds between two looks: doubled while nothing happens. The first call and what follows it at
 # once are over by the first: who runs code waits for the interpreter while its kernels are written.
@@ -138,7 +138,7 @@ def _is_hot(plan: Watched) -> bool:
         return runs >= MANY_RUNS and work >= MUCH_WORK
     if runs >= SURE_RUNS or runs * plan.gain() >= LOST_PART * plan.effort():
         return True
-    return plan.again and _is_repaid_soon(plan)
+    return plan.again and (len(plan.hasty) > FEW_STEPS or _is_repaid_soon(plan))
 
 
 def enabled() -> bool:
@@ -162,15 +162,18 @@ def haste(work: float, seconds: float, own: float, tiles: bool, statements: int 
 
 
 class _Polite:
-    """What the thread calls now and then while it writes texts."""
+    """What the thread calls now and then while it writes a text or a few. Where it waits long to
+    have the interpreter back, it keeps it as long."""
 
     def __init__(self) -> None:
-        self.since = time.perf_counter()
+        self.since, self.spell = time.perf_counter(), SPELL
 
     def __call__(self) -> None:
-        if time.perf_counter() - self.since > SPELL:
+        now = time.perf_counter()
+        if now - self.since > self.spell:
             time.sleep(REST)
             self.since = time.perf_counter()
+            self.spell = max(SPELL, self.since - now - 2 * REST)
 
 
 class _Watcher:
@@ -238,7 +241,7 @@ class _Watcher:
     def look(self, waiting: list[weakref.ref[Watched]]) -> bool:
         """Improves the plans that are hot. Whether there were any."""
         done: list[weakref.ref[Watched]] = []
-        busy, polite = False, _Polite()
+        busy = False
         for reference in waiting:
             plan = reference()
             if plan is None:
@@ -247,7 +250,8 @@ class _Watcher:
             if not _is_hot(plan):
                 continue
             busy = True
-            while not self.stopping and plan.improve(polite):
+            between = _Polite() if len(plan.hasty) <= FEW_STEPS else None
+            while not self.stopping and plan.improve(between):
                 pass
             done.append(reference)
         if done:
