@@ -256,6 +256,15 @@ def test_rows_of_single_numbers_have_code_for_each(n):
     np.testing.assert_array_equal(pb.jit(f)(x), 1 + x * np.roll(x, -3, 1))
 
 
+@pytest.mark.parametrize("f", [lambda m: 0.5 * m, lambda m: m - 1.0, jnp.negative])
+def test_what_is_done_to_a_transposed_matrix_is_done_as_it_lies(f):
+    x, y = numbers(300, 40), numbers(300)
+    after, before = (lambda x, y: f(x.T) @ y), (lambda x, y: f(x).T @ y)
+    assert text_of(after, x, y) == text_of(before, x, y)
+    assert text_of(lambda x: f(x.T).sum(1), x) == text_of(lambda x: f(x).sum(0), x)
+    np.testing.assert_allclose(pb.jit(after)(x, y), np.asarray(f(x)).T @ y, rtol=1e-3, atol=1e-4)
+
+
 SHORT = {  # a tenth of a millisecond or two: not worth what handing it to another thread takes
     "transforms": (jnp.fft.fft, zeros(1000, 128)),
     "search": (jnp.searchsorted, zeros(10_000), zeros(20_000)),

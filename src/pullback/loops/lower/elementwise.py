@@ -41,7 +41,13 @@ def zipped(
     cost: float = 1.0,
 ) -> Node:
     """A node whose element is f(builder, elements of the operands). Scalars and axes of length one
-    are stretched."""
+    are stretched. What is cheap, of a transposed operand and scalars, is done before it is
+    transposed: products and sums then see how it lies in memory."""
+    arrays = [n for n in ins if n.shape]
+    if len(arrays) == 1 and cost <= 1.0 and arrays[0].shape == shape and arrays[0].permuted:
+        source, permutation = arrays[0].permuted
+        same = [n if not n.shape else source for n in ins]
+        return transposed(g, zipped(g, same, source.shape, dtype, f, cost), permutation)
     ins = [n if n.shape == shape or not n.shape else stretch(g, n, shape) for n in ins]
     if all(n.shape == shape for n in ins):
         if len(ins) == 1:
@@ -65,6 +71,24 @@ def zipped(
         mixed,
         cost,
     )
+
+
+def transposed(g: Graph, x: Node, permutation: Sequence[int]) -> Node:
+    """x with its axes permuted: axis k of the result is axis permutation[k]."""
+    perm = tuple(permutation)
+    if x.permuted is not None:  # of what was permuted before; nothing is left of there and back
+        x, before = x.permuted
+        perm = tuple(before[p] for p in perm)
+    if perm == tuple(range(len(perm))):
+        return x
+    back = tuple(sorted(range(len(perm)), key=perm.__getitem__))
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
+        return read(x, b, tuple(idx[k] for k in back))
+
+    node = g.pointwise(tuple(x.shape[p] for p in perm), x.dtype, [(x, back)], at, 0.0)
+    node.permuted = (x, perm)
+    return node
 
 
 def stretch(g: Graph, x: Node, shape: tuple[int, ...]) -> Node:

@@ -24,10 +24,9 @@ import numpy as np
 from pullback.loops.build import TRUE, Builder, Index
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower import complex_math as cm
-from pullback.loops.lower.elementwise import Outs, rule
+from pullback.loops.lower.elementwise import Outs, rule, transposed
 from pullback.loops.lower.graph import Graph, Node, Opaque, part_dtype, read, store_slot
 from pullback.loops.lower.lapack import each, room
-from pullback.loops.lower.shape import transposed
 from pullback.loops.lower.small import LANES, Lanes
 from pullback.loops.lower.statements import box
 from pullback.loops.lower.updates import Pinned

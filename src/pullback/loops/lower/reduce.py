@@ -10,9 +10,9 @@ from typing import Any
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower import complex_math as cm
-from pullback.loops.lower.elementwise import RULES, Outs, Rule, scalar_convert
+from pullback.loops.lower.elementwise import RULES, Outs, Rule, scalar_convert, transposed
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Reduction, read, runs_abreast
-from pullback.loops.lower.shape import merged_axes, reshape, transposed
+from pullback.loops.lower.shape import merged_axes, reshape
 from pullback.loops.ops import BITS, FLOATS, INTS, NARROW_FLOATS, identity_of, limits
 
 SHORT = 16  # elements of a reduction that is unrolled

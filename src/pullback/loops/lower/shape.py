@@ -10,7 +10,7 @@ from typing import Any
 
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Const
-from pullback.loops.lower.elementwise import Outs, rule, scalar_convert
+from pullback.loops.lower.elementwise import Outs, rule, scalar_convert, transposed
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, part_dtype, read
 from pullback.loops.ops import INTS, limits
 
@@ -144,24 +144,6 @@ def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], lis
 @rule("transpose")
 def _transpose(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     return transposed(g, ins[0], params["permutation"])
-
-
-def transposed(g: Graph, x: Node, permutation: Sequence[int]) -> Node:
-    """x with its axes permuted: axis k of the result is axis permutation[k]."""
-    perm = tuple(permutation)
-    if x.permuted is not None:  # of what was permuted before; nothing is left of there and back
-        x, before = x.permuted
-        perm = tuple(before[p] for p in perm)
-    if perm == tuple(range(len(perm))):
-        return x
-    back = tuple(sorted(range(len(perm)), key=perm.__getitem__))
-
-    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
-        return read(x, b, tuple(idx[k] for k in back))
-
-    node = g.pointwise(tuple(x.shape[p] for p in perm), x.dtype, [(x, back)], at, 0.0)
-    node.permuted = (x, perm)
-    return node
 
 
 @rule("slice")
