@@ -256,7 +256,7 @@ def test_rows_of_single_numbers_have_code_for_each(n):
     np.testing.assert_array_equal(pb.jit(f)(x), 1 + x * np.roll(x, -3, 1))
 
 
-@pytest.mark.parametrize("f", [lambda m: 0.5 * m, lambda m: m - 1.0, jnp.negative])
+@pytest.mark.parametrize("f", [lambda m: 0.5 * m, lambda m: m - 1.0, jnp.exp])
 def test_what_is_done_to_a_transposed_matrix_is_done_as_it_lies(f):
     x, y = numbers(300, 40), numbers(300)
     after, before = (lambda x, y: f(x.T) @ y), (lambda x, y: f(x).T @ y)

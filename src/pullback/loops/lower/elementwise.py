@@ -41,10 +41,10 @@ def zipped(
     cost: float = 1.0,
 ) -> Node:
     """A node whose element is f(builder, elements of the operands). Scalars and axes of length one
-    are stretched. What is cheap, of a transposed operand and scalars, is done before it is
-    transposed: products and sums then see how it lies in memory."""
+    are stretched. What is made of a transposed operand and scalars is done before it is transposed:
+    products and sums then see how it lies in memory."""
     arrays = [n for n in ins if n.shape]
-    if len(arrays) == 1 and cost <= 1.0 and arrays[0].shape == shape and arrays[0].permuted:
+    if len(arrays) == 1 and arrays[0].shape == shape and arrays[0].permuted:
         source, permutation = arrays[0].permuted
         same = [n if not n.shape else source for n in ins]
         return transposed(g, zipped(g, same, source.shape, dtype, f, cost), permutation)
