@@ -262,6 +262,7 @@ def test_what_is_done_to_a_transposed_matrix_is_done_as_it_lies(f):
     after, before = (lambda x, y: f(x.T) @ y), (lambda x, y: f(x).T @ y)
     assert text_of(after, x, y) == text_of(before, x, y)
     assert text_of(lambda x: f(x.T).sum(1), x) == text_of(lambda x: f(x).sum(0), x)
+    assert text_of(lambda x: f(x.T).var(), x) == text_of(lambda x: f(x).var(), x)
     np.testing.assert_allclose(pb.jit(after)(x, y), np.asarray(f(x)).T @ y, rtol=1e-3, atol=1e-4)
 
 

@@ -43,10 +43,10 @@ def zipped(
     """A node whose element is f(builder, elements of the operands). Scalars and axes of length one
     are stretched. What is made of a transposed operand and scalars is done before it is transposed:
     products and sums then see how it lies in memory."""
-    arrays = [n for n in ins if n.shape]
+    arrays = [n for n in ins if n.size > 1]
     if len(arrays) == 1 and arrays[0].shape == shape and arrays[0].permuted:
         source, permutation = arrays[0].permuted
-        same = [n if not n.shape else source for n in ins]
+        same = [source if n is arrays[0] else n for n in ins]
         return transposed(g, zipped(g, same, source.shape, dtype, f, cost), permutation)
     ins = [n if n.shape == shape or not n.shape else stretch(g, n, shape) for n in ins]
     if all(n.shape == shape for n in ins):
