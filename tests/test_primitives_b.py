@@ -265,6 +265,25 @@ def test_dynamic_slices(start: int) -> None:
     same(run(pullback), run(jax))
 
 
+def test_narrow_starts_count_from_the_end_of_long_axes() -> None:
+    """JAX adds the size of the axis in the index's dtype, which does not hold it."""
+    x = np.arange(257, dtype=np.float32)
+    for start in (-3, 100, -128):
+        narrow, at = np.int8(start), start % 257
+        window = x[at : at + 2]
+        for f in (
+            lambda x, k: pullback.lax.dynamic_slice(x, (k,), (2,)),
+            pullback.jit(lambda x, k: pullback.lax.dynamic_slice_in_dim(x, k, 2)),
+        ):
+            np.testing.assert_array_equal(f(x, narrow), window)
+        put = pullback.jit(lambda x, k: pullback.lax.dynamic_update_index_in_dim(x, -1.0, k, 0))
+        got = put(x, narrow)
+        assert int(np.argmin(got)) == at
+    batch = np.array([-3, 100], np.int8)
+    got = pullback.vmap(lambda k: pullback.lax.dynamic_index_in_dim(x, k, keepdims=False))(batch)
+    np.testing.assert_array_equal(got, x[batch])
+
+
 @pytest.mark.parametrize(
     "call",
     (

@@ -236,11 +236,23 @@ def _starts(
         _brought_in(p, n, ok) if type(p) is int else p
         for p, n, ok in zip(parts, aval.shape, allowed, strict=True)
     ]
+    parts = _wide_enough(parts, aval.shape)
     dtype = _index_dtype(parts)
     return [
         _from_end(_as_index(p, dtype), n, ok)
         for p, n, ok in zip(parts, aval.shape, allowed, strict=True)
     ]
+
+
+def _wide_enough(parts: Sequence[Any], shape: Sequence[Any]) -> list[Any]:
+    """Indices of 8 and 16 bits as int32, if an axis has more elements than they count: from its end
+    they would not be counted rightly."""
+    dtype = _index_dtype(parts)
+    if not dtypes.is_integer(dtype) or dtypes.itemsize_bits(dtype) > 16:
+        return list(parts)
+    if all(type(n) is int and n <= dtypes.iinfo(dtype).max for n in shape):
+        return list(parts)
+    return [p if type(p) is int else convert_element_type(p, np.dtype("int32")) for p in parts]
 
 
 def _brought_in(p: int, n: Any, allowed: bool) -> int:
