@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from llvm_kernels import elementwise
 
-from pullback.backends.llvm import run_kernel, target_for
+from pullback.backends.llvm import compile_kernel, run_kernel, target_for
 from pullback.backends.llvm.target import detect_level
 from pullback.loops import zetas
 from pullback.loops.ir import Const
@@ -176,6 +176,24 @@ def test_huge_angles(isa):
     np.testing.assert_allclose(
         run("sin", "f64", x, target=isa), [h[1] for h in HUGE] * 9, rtol=1e-15
     )
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_quick_code_of_large_angles_has_the_bits_of_good_code(isa, name, monkeypatch):
+    monkeypatch.setenv("PULLBACK_CACHE", "0")
+    r = np.random.default_rng(3)
+    x = np.r_[log_uniform(r, 1.0, 1e9), log_uniform(r, 1e9, 3e38), np.inf, np.nan, 0.0, -0.0, 4096]
+    x = signed(r, x).astype(np.float32)
+    good, quick = np.zeros_like(x), np.zeros_like(x)
+    steps = [("f32", "neg", (0,), ()), ("f32", name, (1,), ())]  # no other test's kernel
+    kernel = elementwise(steps, ["f32"], "f32")
+    run_kernel(kernel, [x, quick], [len(x)], target=isa, quick=True)
+    assert compile_kernel(kernel, isa, quick=True).source is not None  # there is better code
+    run_kernel(kernel, [x, good], [len(x)], target=isa)
+    np.testing.assert_array_equal(quick.view(np.int32), good.view(np.int32))
+    with np.errstate(invalid="ignore"):
+        want = getattr(np, name)(-x.astype(np.float64))
+    np.testing.assert_allclose(quick, want, rtol=3e-7)
 
 
 SPECIAL = [

@@ -18,7 +18,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from pullback.backends.llvm import coefficients as K
-from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.build import BITS, Builder, Val
 from pullback.backends.llvm.table import TABLE, function_offset
 
 __all__ = [
@@ -534,74 +534,84 @@ _LARGE = 2.0**12  # of floats: up to here the quadrant is found in floats
 _PIO2_FLOATS = _floats_of(K.PIO2[:2], 3)
 
 
-def _reduce(b: Builder, x: Val) -> tuple[Val, Val, Val]:
-    """(quadrant, high, low) of a double modulo pi/2."""
+def _reduce(b: Builder, x: Val, count: int = 3) -> list[Val]:
+    """Quadrant, high and low of a double modulo pi/2, or the first `count` of them."""
     n, q = nearest(b, x, 2.0 / 3.141592653589793)
     if b.target.fma:
         r0 = b.fma(-n, K.PIO2[0], x)
         hi = b.fma(-n, K.PIO2[1], r0)
-        lo = b.fma(-n, K.PIO2[2], b.fma(-n, K.PIO2[1], r0 - hi))
+        low = [b.fma(-n, K.PIO2[2], b.fma(-n, K.PIO2[1], r0 - hi))] if count == 3 else []
     else:
         r0 = x - n * _A
         w = n * _B
         r1 = r0 - w
         v = n * _C - ((r0 - r1) - w)
         hi = r1 - v
-        lo = (r1 - hi) - v
+        low = [(r1 - hi) - v] if count == 3 else []
+    quick = [q, hi, *low]
     big = (b.fabs(x) > _BIG) & (b.fabs(x) < INF)
 
     def slow() -> list[Val]:
-        got = _reduce_slowly(b, x, big)
-        return [b.select(big, g, f) for g, f in zip(got, (q, hi, lo), strict=True)]
+        if _is_number(x):
+            return _rem_pio2(b, x, count)
+        got = one_by_one(b, lambda v: _rem_pio2(b, v, count), b.select(big, x, 1.0e9))
+        return [b.select(big, g, f) for g, f in zip(got, quick, strict=True)]
 
-    outs = b.if_else(b.any_lane(big), slow, lambda: [q, hi, lo])
-    return outs[0], outs[1], outs[2]
+    return b.if_else(b.any_lane(big), slow, lambda: quick)
 
 
-def _reduce_slowly(b: Builder, x: Val, big: Val) -> list[Val]:
-    """Lane by lane through the table's rem_pio2."""
-    n, width = x.n, len(x.regs)
-    size = 8 * n
-    rows = [b.alloca(size * width) for _ in range(4)]
-    xs, qs, his, los = rows
+def _rem_pio2(b: Builder, x: Val, count: int) -> list[Val]:
+    """The same of one number, by the table's function."""
     pair = b.alloca(16, 16)
-    vt = b.ty("double", n)
-    safe = b.select(big, x, 1.0e9)
-    for u, r in enumerate(safe.regs):
-        b.line(f"store {vt} {r}, ptr {b.gep(xs, u * size).regs[0]}, align 8")
     f_table = b.load("ptr", b.gep(Val(b, "ptr", 1, ("%ctx",)), TABLE))
     f = b.load("ptr", b.gep(f_table, function_offset("rem_pio2")))
+    q = b.impure(f"call i64 {f.regs[0]}(double {x.regs[0]}, ptr {pair.regs[0]})", "i64")
+    return [q, *(b.load("double", b.gep(pair, 8 * k)) for k in range(count - 1))]
+
+
+def _is_number(x: Val) -> bool:
+    return x.n == len(x.regs) == 1
+
+
+def one_by_one(b: Builder, f: Callable[[Val], list[Val]], x: Val) -> list[Val]:
+    """A function's results, each lane of `x` by itself, through memory."""
+    n, width = x.n, len(x.regs)
+
+    def row(t: str) -> Val:
+        return b.alloca(BITS[t] // 8 * n * width)
+
+    def places(t: str, row: Val) -> list[str]:
+        """Where the registers' lanes lie."""
+        size = BITS[t] // 8 * n
+        return [f"ptr {b.gep(row, k * size).regs[0]}, align {BITS[t] // 8}" for k in range(width)]
+
+    given, made = row(x.t), []
+    for reg, place in zip(x.regs, places(x.t, given), strict=True):
+        b.line(f"store {b.ty(x.t, n)} {reg}, {place}")
 
     def lane(i: Val, _: list[Val]) -> list[Val]:
-        v = b.load("double", b.gep(xs, i, 8))
-        q = b.impure(f"call i64 {f.regs[0]}(double {v.regs[0]}, ptr {pair.regs[0]})", "i64")
-        b.store(q, b.gep(qs, i, 8))
-        b.store(b.load("double", pair), b.gep(his, i, 8))
-        b.store(b.load("double", b.gep(pair, 8)), b.gep(los, i, 8))
+        for v in f(b.load(x.t, b.gep(given, i, BITS[x.t] // 8))):
+            made.append((v.t, row(v.t)))
+            b.store(v, b.gep(made[-1][1], i, BITS[v.t] // 8))
         return []
 
     b.loop(0, n * width, 1, [], lane)
-    outs = []
-    for row, t in ((qs, "i64"), (his, "double"), (los, "double")):
-        tt = b.ty(t, n)
-        regs = [
-            b.impure_reg(f"load {tt}, ptr {b.gep(row, u * size).regs[0]}, align 8")
-            for u in range(width)
-        ]
-        outs.append(Val(b, t, n, tuple(regs)))
-    return outs
+    return [
+        Val(b, t, n, tuple(b.impure_reg(f"load {b.ty(t, n)}, {at}") for at in places(t, row)))
+        for t, row in made
+    ]
 
 
 def _reduce_float(b: Builder, x: Val) -> tuple[Val, Val]:
     """(quadrant, argument) of a float modulo pi/2: in floats where it is not large and the machine
     fuses. The first difference is exact then, so one rounding is left, as of a double's."""
 
-    def in_doubles() -> list[Val]:
-        q, hi, _ = _reduce(b, b.cast("fpext", x, "double"))
+    def in_doubles(x: Val) -> list[Val]:
+        q, hi = _reduce(b, b.cast("fpext", x, "double"), 2)
         return [b.cast("trunc", q, "i32"), b.cast("fptrunc", hi, "float")]
 
     if not b.target.fma:
-        q, r = in_doubles()
+        q, r = in_doubles(x)
         return q, r
     n, q = nearest(b, x, 2.0 / 3.141592653589793)
     r = x
@@ -610,7 +620,10 @@ def _reduce_float(b: Builder, x: Val) -> tuple[Val, Val]:
     large = b.fabs(x) > _LARGE
 
     def careful() -> list[Val]:
-        return [b.select(large, d, f) for d, f in zip(in_doubles(), (q, r), strict=True)]
+        # Doubles in the lanes of floats are the largest part of what LLVM has to do for a sine.
+        alone = b.brief and not _is_number(x)
+        wide = one_by_one(b, in_doubles, x) if alone else in_doubles(x)
+        return [b.select(large, d, f) for d, f in zip(wide, (q, r), strict=True)]
 
     outs = b.if_else(b.any_lane(large), careful, lambda: [q, r])
     return outs[0], outs[1]

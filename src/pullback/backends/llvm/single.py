@@ -21,15 +21,16 @@ def run_kernel(
     dims: Sequence[int] = (),
     scalars: Sequence[Any] = (),
     target: Target | None = None,
+    quick: bool = False,
 ) -> None:
-    """Compiles a kernel and runs it once over NumPy arrays, in the order of its params, dims and
-    scalars.
+    """Compiles a kernel, `quick` if that is to be its first code, and runs it once over NumPy
+    arrays, in the order of its params, dims and scalars.
 
     Raises PlanError when the kernel fails.
     """
     plan = Plan(len(arrays))
     words = [scalar_word(v, s.dtype) for v, s in zip(scalars, kernel.scalars, strict=True)]
-    plan.kernel(compile_kernel(kernel, target), range(len(arrays)), dims, words)
+    plan.kernel(compile_kernel(kernel, target, quick), range(len(arrays)), dims, words)
     plan.ret()
     plan.finish()
     slots = (ctypes.c_int64 * plan.slot_words)(*[a.ctypes.data for a in arrays])
