@@ -802,7 +802,7 @@ def test_lanes_that_store_to_one_place_under_a_mask(monkeypatch: pytest.MonkeyPa
     assert np.array_equal(good[0][:, 0], np.asarray(x).max(1))
 
 
-@pytest.mark.parametrize("n", [9, 10, 15, 17, 24, 31, 33, 60])
+@pytest.mark.parametrize("n", [9, 10, 15, 17, 24, 31, 33, 60, 65, 100, 127])
 def test_short_rows_share_what_they_have_in_common(n: int) -> None:
     """It is computed once for a vector of columns, not again in each row; also in place, and by
     any number of threads."""
@@ -819,3 +819,24 @@ def test_short_rows_share_what_they_have_in_common(n: int) -> None:
         alone = pullback.jit(f, donate_argnums=0)(jnp.asarray(x) + 0, m)
     assert np.array_equal(_bits(whole), _bits(alone))
     assert np.allclose(whole, np.exp((x - m[0] / 7) / (m[1] ** 2 + 1)) - x, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [33, 45, 47, 50, 63])
+def test_rows_in_place_do_not_wait_for_what_is_stored_under_a_mask(n: int) -> None:
+    """Where a result takes its argument's memory, full vectors of all rows are stored without a
+    mask, before what is left of them; to the same bits as in memory of its own."""
+    x, m = _rows(n, 3000), _rows(n, 1)[0]
+    f = lambda x, m: x * m + m
+    (kernel,) = pipeline.compile_jaxpr(pullback.make_jaxpr(f)(x, m), reference_rule).kernels
+    if target.host_target().masks:
+        text = emit_module(kernel)[0]
+        assert text.count("icmp eq ptr") == 1  # the argument inside of the loop over rows
+        stores = re.findall(r"call void @llvm.masked.store|^ store <", text, re.MULTILINE)
+        masked = ["masked" in s for s in stores]
+        # A turn of four; together under masks; in place, one by one without; and the last of them.
+        assert masked == [False] * 4 + [True] * 4 + [False] + [True]
+    with pullback.num_threads(1):
+        own = pullback.jit(f)(x, m)
+        same = pullback.jit(f, donate_argnums=0)(jnp.asarray(x) + 0, m)
+    assert np.array_equal(_bits(own), _bits(same))
+    assert np.allclose(own, x * m + m, rtol=2e-6, atol=2e-6)

@@ -255,12 +255,14 @@ def emit_nest(b: Builder, nest: Nest) -> None:
 
 
 def _short_rows(extents: Sequence[int], members: Sequence[Node]) -> bool:
-    """Whether rows are many and fill no vector, or few and a part of one more: a large part only
-    if there is something to compute."""
-    if len(extents) != 2 or extents[0] < FEW_ROWS or not 8 < extents[1] < 4 * WORDS:
+    """Whether rows are many and fill no vector, or few and a part of one more; wide rows, and those
+    of which that is most, only if there is something to compute."""
+    if len(extents) != 2 or extents[0] < FEW_ROWS or not 8 < extents[1] < 8 * WORDS:
         return False
-    rest = extents[1] % WORDS
-    return 0 < rest <= 12 or (rest > 0 and sum(m.cost for m in members) > CHEAP)
+    columns, rest = extents[1], extents[1] % WORDS
+    if sum(m.cost for m in members) > CHEAP:
+        return rest > 0
+    return 0 < rest and columns < 4 * WORDS and (rest <= 12 or columns > 2 * WORDS)
 
 
 def _emit_short_rows(

@@ -318,12 +318,21 @@ class Loops:
     def rest_in_lanes(self, e: Emitter, s: For, lo: Val, hi: Val, lanes: int, width: int) -> None:
         """What fills no turn of a loop over `width` vectors. The loops inside wait for one addition
         after the other, so that a few vectors together take as long as one alone: they go together
-        if they are more than half of a turn."""
+        if they are more than half of a turn. Where they store in place what they read, row after
+        row, a row would wait for the one before, which is written under a mask: all of its full
+        vectors are stored first, without one."""
         if width > 1:
+            in_place = stored_in_place(e, s.body)
             several = hi - lo > lanes * width // 2
             together = e.b.select(several, hi, lo)
+            if in_place is not None:
+                together = e.b.select(in_place, lo, together)
             self.masked_lanes(e, s, lo, together, lanes, width)
             lo = together
+            if in_place is not None:
+                middle = hi - self.remainder(e, hi - lo, lanes)
+                self.lane_loop(e, s, lo, middle, lanes, 1, None)
+                lo = middle
         self.masked_lanes(e, s, lo, hi, lanes, 1)
 
     def many_then_two(self, e: Emitter, s: For, lo: Val, hi: Val, lanes: int) -> None:
@@ -583,6 +592,25 @@ def _light_inside(body: Sequence[Stmt]) -> bool:
     them, where more vectors side by side hide how long each operation takes."""
     inner = _inner_loops(body)
     return all(body_cost(walk(x.body)) <= FEW and not has(x.body, For) for x in inner)
+
+
+def stored_in_place(e: Emitter, body: Sequence[Stmt]) -> Val | None:
+    """Whether a result that the loops of a body store lies where an argument that they load does,
+    as is known when they run. None if none can, or they pass on from turn to turn what they wait
+    for."""
+    inner = _inner_loops(body)
+    if not inner or any(x.carry or not has(x.body, Store) for x in inner):
+        return None
+    inside = [x for loop in inner for x in walk(loop.body)]
+    stored = [x.buf for x in inside if isinstance(x, Store) and x.buf.role == "out"]
+    loaded = [x.buf for x in inside if isinstance(x, Load) and x.buf.role == "in"]
+    same: Val | None = None
+    for buf in dict.fromkeys(loaded):
+        for out in dict.fromkeys(stored):
+            if (buf.shape, buf.dtype) == (out.shape, out.dtype):
+                equal = e.b.compare("eq", e.buffers[buf], e.buffers[out])
+                same = equal if same is None else same | equal
+    return same
 
 
 def _unwrapped(body: Sequence[Stmt]) -> list[Stmt]:
