@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback import lax, numpy as jnp
+from pullback import lax, nn, numpy as jnp
 from pullback.backends import llvm
 from pullback.backends.llvm import tier
 from pullback.backends.llvm.analysis import has, walk
@@ -264,6 +264,29 @@ def test_what_is_done_to_a_transposed_matrix_is_done_as_it_lies(f):
     assert text_of(lambda x: f(x.T).sum(1), x) == text_of(lambda x: f(x).sum(0), x)
     assert text_of(lambda x: f(x.T).var(), x) == text_of(lambda x: f(x).var(), x)
     np.testing.assert_allclose(pb.jit(after)(x, y), np.asarray(f(x)).T @ y, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(301, 97), (31, 37, 41)])
+def test_rows_of_a_transposed_array_are_reduced_as_they_lie(shape):
+    """What a reduction gives is repeated along the axis that it has in memory, too."""
+    x, last = numbers(*shape), len(shape) - 1
+    for axis in range(len(shape)):
+        after = lambda x, axis=axis: nn.softmax(x.T, axis=axis).T
+        before = lambda x, axis=axis: nn.softmax(x, axis=last - axis)
+        assert text_of(after, x) == text_of(before, x)
+        after = lambda x, axis=axis: nn.logsumexp(x.T, axis=axis)
+        before = lambda x, axis=axis: nn.logsumexp(x, axis=last - axis).T
+        assert text_of(after, x) == text_of(before, x)
+        np.testing.assert_array_equal(pb.jit(after)(x), pb.jit(before)(x))
+
+
+def test_a_row_beside_a_transposed_matrix_is_a_column_of_the_matrix():
+    x, row, column = numbers(301, 97), numbers(301), numbers(97, 1)
+    after = lambda x, row, column: ((x.T - column) * row).sum(1)
+    before = lambda x, row, column: ((x - column[:, 0]) * row[:, None]).sum(0)
+    assert text_of(after, x, row, column) == text_of(before, x, row, column)
+    expected = ((x.T - column) * row).sum(1)
+    np.testing.assert_allclose(pb.jit(after)(x, row, column), expected, rtol=1e-4, atol=1e-3)
 
 
 SHORT = {  # a tenth of a millisecond or two: not worth what handing it to another thread takes

@@ -28,6 +28,9 @@ CASES: list[tuple[str, Callable[..., Any], tuple[int, ...]]] = [
     ("last axis first", lambda x: x.transpose(2, 0, 1), (70, 33, 65)),
     ("reversed axes", lambda x: x.transpose(2, 1, 0) + 1, (70, 33, 65)),
     ("features last", lambda x: x.transpose(0, 2, 3, 1), (3, 40, 33, 34)),
+    ("columns that are few", lambda x: x.T + 1, (1009, 17)),
+    ("rows that are few", lambda x: x.T + 1, (16, 1024)),
+    ("small matrices", lambda x: x.transpose(0, 2, 1), (80, 16, 16)),
     ("features first", lambda x: x.transpose(0, 3, 1, 2), (3, 33, 34, 40)),
 ]
 
@@ -43,6 +46,13 @@ def test_values(name: str, f: Callable[..., Any], shape: tuple[int, ...], dtype:
     g = pb.jit(f)
     np.testing.assert_array_equal(np.asarray(g(x)), f(x).astype(dtype))
     assert "turn_" in g.lower(x).compile().as_text()
+
+
+def test_small_matrices_that_are_computed_with_are_read_as_they_are() -> None:
+    x = numbers((31, 37, 41), "float32")
+    g = pb.jit(lambda x: x.swapaxes(1, 2) + x[:, 0, :, None])
+    np.testing.assert_array_equal(np.asarray(g(x)), x.swapaxes(1, 2) + x[:, 0, :, None])
+    assert "turn_" not in g.lower(x).compile().as_text()
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,10 @@ from pullback.records import record
 
 __all__ = ["Turned", "emit_turned", "places_read", "turned_reads"]
 
-WORTHWHILE = 1 << 16  # elements: fewer are near, and the function that transposes must be compiled
-SHORTEST = 32  # rows, and elements in each
+WORTHWHILE = 1 << 14  # elements: fewer are near, and the function that transposes must be compiled
+SHORTEST = 16  # rows, and elements in each
+NEAR = 1 << 16  # elements of an array whose matrices are read as they are,
+SMALL = 1 << 11  # if these have so few: a line that is come back for is still in the nearest cache
 BLOCK_BYTES = 8192  # of scratch: with what is read and written it stays in the nearest cache
 LANES = 64  # elements of a block in the direction of lanes
 
@@ -60,6 +62,11 @@ def turned_reads(nest: Nest) -> Turned | None:
     inner = {axes[-1] for _, axes in found}
     if len(inner) != 1 or shape[min(inner)] < SHORTEST:
         return None
+    matrix = {min(inner), k - 1}
+    if math.prod(shape) < NEAR and math.prod(shape[a] for a in matrix) <= SMALL:
+        only = len(members) == 1 and _is_only(members[0], next(iter(found))[0])
+        if not only and all(set(axes[-2:]) == matrix for _, axes in found):
+            return None
     return Turned(min(inner), list(found))
 
 

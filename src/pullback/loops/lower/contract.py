@@ -16,6 +16,7 @@ from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.elementwise import (
     Outs,
+    broadcast,
     convert,
     rule,
     scalar_convert,
@@ -35,7 +36,6 @@ from pullback.loops.lower.masked import bare_mask, masked_term
 from pullback.loops.lower.narrow import DEEP, emit_narrow, is_narrow
 from pullback.loops.lower.product import InPlace, Product, emit_product, in_place, tile_type
 from pullback.loops.lower.reduce import accumulator
-from pullback.loops.lower.shape import broadcast
 from pullback.loops.ops import FLOATS, identity_of
 from pullback.loops.tiles import WORDS, takes_pairs
 from pullback.records import replaced

@@ -41,12 +41,11 @@ def zipped(
     cost: float = 1.0,
 ) -> Node:
     """A node whose element is f(builder, elements of the operands). Scalars and axes of length one
-    are stretched. What is made of a transposed operand and scalars is done before it is transposed:
-    products and sums then see how it lies in memory."""
-    arrays = [n for n in ins if n.size > 1]
-    if len(arrays) == 1 and arrays[0].shape == shape and arrays[0].permuted:
-        source, permutation = arrays[0].permuted
-        same = [source if n is arrays[0] else n for n in ins]
+    are stretched. What is made of transposed operands, and of scalars and rows that are repeated
+    beside them, is done before they are transposed: products, sums and what follows these see how
+    they lie in memory."""
+    if (before := _before_transposed(g, ins, shape)) is not None:
+        same, source, permutation = before
         return transposed(g, zipped(g, same, source.shape, dtype, f, cost), permutation)
     ins = [n if n.shape == shape or not n.shape else stretch(g, n, shape) for n in ins]
     if all(n.shape == shape for n in ins):
@@ -73,6 +72,40 @@ def zipped(
     )
 
 
+def _before_transposed(
+    g: Graph, ins: Sequence[Node], shape: tuple[int, ...]
+) -> tuple[list[Node], Node, tuple[int, ...]] | None:
+    """The operands as they were before they were transposed, all in the same way; one of these; and
+    that way. What is less than a whole operand is turned to lie along them."""
+    whole = next((n for n in ins if n.permuted and n.shape == shape and n.size > 1), None)
+    if whole is None:
+        return None
+    source, permutation = whole.permuted
+    same: list[Node] = []
+    for n in ins:
+        before = n if n.size == 1 else _turned_back(g, n, whole)
+        if before is None:
+            return None
+        same.append(before)
+    return same, source, permutation
+
+
+def _turned_back(g: Graph, n: Node, whole: Node) -> Node | None:
+    """An operand beside a transposed one, as it is beside that one's source; None for what has as
+    many elements and lies otherwise."""
+    _, permutation = whole.permuted
+    if n.permuted is not None and n.permuted[1] == permutation:
+        return n.permuted[0]  # type: ignore[no-any-return]
+    back = tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
+    if n.spread is None or n.spread[0].size == whole.size:
+        return transposed(g, n, back) if n.size < whole.size else None
+    part, places = n.spread
+    places = [permutation[p] for p in places]
+    order = sorted(range(len(places)), key=places.__getitem__)
+    shape = tuple(n.shape[k] for k in back)
+    return broadcast(g, transposed(g, part, order), shape, [places[k] for k in order])
+
+
 def transposed(g: Graph, x: Node, permutation: Sequence[int]) -> Node:
     """x with its axes permuted: axis k of the result is axis permutation[k]."""
     perm = tuple(permutation)
@@ -88,6 +121,23 @@ def transposed(g: Graph, x: Node, permutation: Sequence[int]) -> Node:
 
     node = g.pointwise(tuple(x.shape[p] for p in perm), x.dtype, [(x, back)], at, 0.0)
     node.permuted = (x, perm)
+    return node
+
+
+def broadcast(g: Graph, x: Node, shape: tuple[int, ...], dims: Sequence[int]) -> Node:
+    """x with its axis k along axis dims[k] of the result; axes of length 1 are stretched."""
+    if x.shape == shape:
+        return x
+    stretched = [x.shape[k] == 1 for k in range(len(x.shape))]
+    places = tuple(None if s else d for s, d in zip(stretched, dims, strict=True))
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
+        return read(x, b, tuple(0 if p is None else idx[p] for p in places))
+
+    node = g.pointwise(shape, x.dtype, [(x, places)], at, 0.0)
+    node.spread = (x, tuple(dims))
+    if getattr(x.at, "literal", None) is not None:
+        node.at.literal = x.at.literal  # type: ignore[union-attr]
     return node
 
 

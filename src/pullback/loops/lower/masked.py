@@ -14,10 +14,18 @@ from typing import Any
 
 from pullback.loops.build import Builder
 from pullback.loops.ir import Atom, Const
-from pullback.loops.lower.elementwise import RULES, Outs, rule, to_dtype, transposed, zipped
+from pullback.loops.lower.elementwise import (
+    RULES,
+    Outs,
+    broadcast,
+    rule,
+    to_dtype,
+    transposed,
+    zipped,
+)
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, OuterSlot, part_dtype
 from pullback.loops.lower.reduce import narrowed
-from pullback.loops.lower.shape import broadcast, reshape
+from pullback.loops.lower.shape import reshape
 from pullback.loops.ops import BITS, INTS
 
 __all__ = ["apart", "bare_mask", "masked_term", "nonzero"]

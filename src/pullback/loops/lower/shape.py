@@ -10,34 +10,17 @@ from typing import Any
 
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Const
-from pullback.loops.lower.elementwise import Outs, rule, scalar_convert, transposed
+from pullback.loops.lower.elementwise import Outs, broadcast, rule, scalar_convert, transposed
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, part_dtype, read
 from pullback.loops.ops import INTS, limits
 
-__all__ = ["around", "broadcast", "masked_read", "merged_axes", "merges", "reshape", "sliced"]
+__all__ = ["around", "masked_read", "merged_axes", "merges", "reshape", "sliced"]
 
 
 def around(axes: Sequence[int], rank: int) -> frozenset[int]:
     """The boundaries (k: between axis k and k+1) next to these axes: they cannot be merged with
     their neighbours."""
     return frozenset(k for a in axes for k in (a - 1, a) if 0 <= k < rank - 1)
-
-
-def broadcast(g: Graph, x: Node, shape: tuple[int, ...], dims: Sequence[int]) -> Node:
-    """x with its axis k along axis dims[k] of the result; axes of length 1 are stretched."""
-    if x.shape == shape:
-        return x
-    stretched = [x.shape[k] == 1 for k in range(len(x.shape))]
-    places = tuple(None if s else d for s, d in zip(stretched, dims, strict=True))
-
-    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
-        return read(x, b, tuple(0 if p is None else idx[p] for p in places))
-
-    node = g.pointwise(shape, x.dtype, [(x, places)], at, 0.0)
-    node.spread = (x, tuple(dims))
-    if getattr(x.at, "literal", None) is not None:
-        node.at.literal = x.at.literal  # type: ignore[union-attr]
-    return node
 
 
 @rule("broadcast_in_dim")

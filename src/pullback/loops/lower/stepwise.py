@@ -14,11 +14,10 @@ from typing import Any
 from pullback.loops.build import Builder, Index
 from pullback.loops.fuse import breaks_of
 from pullback.loops.ir import Atom, Const
-from pullback.loops.lower.elementwise import Outs, literal, zipped
+from pullback.loops.lower.elementwise import Outs, broadcast, literal, zipped
 from pullback.loops.lower.graph import Graph, Node, Opaque, Slot, read, store_slot
 from pullback.loops.lower.program_hook import add_program
 from pullback.loops.lower.reduce import reduce_one
-from pullback.loops.lower.shape import broadcast
 from pullback.loops.lower.statements import box
 
 __all__ = ["choose", "cond_steps", "scan_steps", "while_steps"]
