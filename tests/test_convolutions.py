@@ -139,3 +139,47 @@ def test_gradients_by_filters_first_are_packed_from_where_they_lie(groups, windo
     text = "".join(map(show_kernel, compiled.kernels))
     assert "call turn_f32(@in" in text
     assert "@read" not in text
+
+
+@pytest.mark.parametrize(
+    ("shape", "to", "name"),
+    [
+        ((23, 37), (1, 1, 23, 37), "reshape"),
+        ((23, 37), (1, 1, 23, 37), "broadcast"),
+        ((3, 5, 391), (3, 5, 17, 23), "reshape"),
+        ((3 * 5 * 17, 23), (3, 5, 17, 23), "reshape"),
+    ],
+)
+@pytest.mark.parametrize("source", ["argument", "convolution"])
+def test_an_operand_in_another_shape_is_read_where_it_lies(shape, to, name, source):
+    """No copy is made of what is in memory already; also in loops that write it in place, and
+    where it is donated."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=to if source == "convolution" else shape).astype(np.float32)
+    w = rng.normal(size=(to[1], to[1], 3, 3)).astype(np.float32)
+
+    def step(jax, x, w):
+        conv = lambda x: jax.lax.conv_general_dilated(x, w, (1, 1), "SAME")
+        if source == "convolution":
+            x = conv(x).reshape(shape)
+        axes = tuple(range(len(to) - len(shape), len(to)))
+        into = {
+            "reshape": lambda: x.reshape(to),
+            "broadcast": lambda: jax.lax.broadcast_in_dim(x, to, axes),
+        }[name]()
+        return conv(into)
+
+    def loop(jax, x, w):
+        body = lambda _, u: u + 0.01 * step(jax, u, w).reshape(u.shape)
+        return jax.lax.fori_loop(0, 5, body, x)
+
+    compiled = pipeline.compile_jaxpr(
+        pb.make_jaxpr(lambda x, w: step(pb, x, w))(x, w), reference_rule
+    )
+    kernels = [kernel.name for kernel in compiled.kernels]
+    assert all(n.startswith("conv") for n in kernels), kernels
+    for f in (step, loop):
+        want = jax.jit(lambda x, w, f=f: f(jax, x, w))(x, w)
+        mine = lambda x, w, f=f: f(pb, x, w)
+        for got in (pb.jit(mine)(x, w), pb.jit(mine, donate_argnums=0)(jnp.asarray(x) + 0, w)):
+            np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4)

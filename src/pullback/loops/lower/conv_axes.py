@@ -9,10 +9,10 @@ from typing import Any
 
 from pullback.loops.build import Builder, Index
 from pullback.loops.lower.elementwise import scalar_convert
-from pullback.loops.lower.graph import Node, read
+from pullback.loops.lower.graph import Node, Slot, read
 from pullback.records import record
 
-__all__ = ["Axis", "Form", "Line", "levels", "lines_of", "merged"]
+__all__ = ["Axis", "Form", "Line", "levels", "lines_of", "merged", "where_stored"]
 
 
 @record(eq=True, frozen=False)
@@ -93,6 +93,15 @@ def merged(axes: Sequence[Axis], *of: str) -> list[tuple[int, ...]]:
     return found
 
 
+def where_stored(x: Node) -> Node:
+    """The value that x, an operand that must be stored, lies in memory as: in another shape, if it
+    is there already in that."""
+    y = x
+    while y.reshaped is not None:
+        y = y.reshaped
+    return y if y.kind in ("leaf", "opq", "red") else x
+
+
 class Form:
     """What both forms share: the axes and where everything lies."""
 
@@ -101,6 +110,7 @@ class Form:
     ) -> None:
         sx, sw, so = strides_of(x.shape), strides_of(w.shape), strides_of(shape)
         self.conv, self.x, self.w, self.shape, self.lines = conv, x, w, shape, tuple(lines)
+        self.there = where_stored(x)
         lhs, rhs, out = conv.lhs, conv.rhs, conv.out
         self.image = Axis(conv.batch, sx[lhs[0]], 0, so[out[0]], out[0])
         self.space = [
@@ -122,6 +132,13 @@ class Form:
         self.group_x = conv.batch * sx[lhs[0]] if images else conv.depth * sx[lhs[1]]
         self.feature = Axis(conv.per_group, 0, sw[rhs[0]], so[out[1]], out[1])
         self.depth = math.prod(a.extent for a in self.deep)
+
+    @property
+    def slot(self) -> Slot:
+        """Where the operand lies: its elements, in the order of its axes."""
+        slot = self.there.slot
+        assert slot is not None
+        return slot
 
     def offset(self, b: Builder, axes: Sequence[Axis], idx: Sequence[Index], of: str) -> Index:
         return b.linear([(i, getattr(a, of)) for a, i in zip(axes, idx, strict=True)])

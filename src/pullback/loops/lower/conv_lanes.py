@@ -120,8 +120,7 @@ class _Lines:
     def bring(self, b: Builder, image: Index, block: Index) -> Buf:
         """Copies the lines of a block."""
         f, features = self.f, self.f.conv.depth
-        assert f.x.slot is not None
-        slot = f.x.slot
+        slot = f.slot
         buf = b.scratch(self.acc, features * self.plane, "near")
         self.zeros(b, buf, 0, self.left)
 

@@ -161,8 +161,7 @@ class _Near:
     def bring(self, b: Builder, bi: Index, parallel: bool) -> Buf:
         """Copies the lines of a block."""
         f, c = self.f, self.features
-        assert f.x.slot is not None
-        slot = f.x.slot
+        slot = f.slot
         image, plane, block = b.unravel(bi, self.extents)
         buf = b.scratch(self.acc, self.images * self.high * self.broad * c, "near")
 

@@ -21,7 +21,7 @@ from typing import Any
 from pullback.loops.build import Builder, Index
 from pullback.loops.epilogue import Finish
 from pullback.loops.ir import Atom, Buf
-from pullback.loops.lower.conv_axes import Axis, Form, levels, lines_of, merged
+from pullback.loops.lower.conv_axes import Axis, Form, levels, lines_of, merged, where_stored
 from pullback.loops.lower.conv_lanes import emit_in_lanes, in_lanes
 from pullback.loops.lower.conv_near import (
     brought_near,
@@ -132,7 +132,7 @@ def product_convolution(
 
     x.reuse = 64
     mode = "buffer" if w.kind in ("opq", "red", "leaf") else "once"
-    op = Opaque("conv", [x, w], ["buffer", mode], emit=emit, work=work)
+    op = Opaque("conv", [where_stored(x), w], ["buffer", mode], emit=emit, work=work)
     op.joins = True
     return g.opaque(op, [(shape, dtype)])[0]
 
@@ -149,8 +149,7 @@ def _positions_by_features(b: Builder, f: Form, op: Opaque, dtype: str, acc: str
         rows = [inner.pop(0)]
     outer = [groups, *rows]
     m, n = math.prod(a.extent for a in inner), conv.per_group
-    assert f.x.slot is not None
-    slot = f.x.slot
+    slot = f.slot
     row_levels = levels(merged(inner, "x"), 2)
     (_, s1), (wide, s0) = row_levels
     own = f.w.slot is not None and f.w.dtype == acc and f.feature.w == 1
@@ -270,8 +269,7 @@ def _features_by_positions(b: Builder, f: Form, op: Opaque, dtype: str, acc: str
     lines = -(-tall.extent // max(1, min(parts, tall.extent)))
     blocks = -(-tall.extent // lines)
     n = (lines - 1) * step + wide.extent
-    assert f.x.slot is not None
-    slot = f.x.slot
+    slot = f.slot
     extents = (conv.batch, conv.groups, blocks)
 
     def count(b: Builder, bi: Index) -> Atom:

@@ -136,9 +136,15 @@ def broadcast(g: Graph, x: Node, shape: tuple[int, ...], dims: Sequence[int]) ->
 
     node = g.pointwise(shape, x.dtype, [(x, places)], at, 0.0)
     node.spread = (x, tuple(dims))
+    if list(dims) == sorted(dims) and _long(shape) == _long(x.shape):
+        node.reshaped = x  # axes of length one are all it has more
     if getattr(x.at, "literal", None) is not None:
         node.at.literal = x.at.literal  # type: ignore[union-attr]
     return node
+
+
+def _long(shape: Sequence[int]) -> list[int]:
+    return [n for n in shape if n != 1]
 
 
 def stretch(g: Graph, x: Node, shape: tuple[int, ...]) -> Node:
