@@ -86,7 +86,8 @@ def medians(engines: dict[str, Call], rounds: int) -> dict[str, float]:
 
 
 def peak(dtype: str, threads: int) -> float:
-    """Operations a second of multiply-adds in registers, on so many threads."""
+    """Operations a second of multiply-adds in registers, on so many threads: of products and sums
+    where the processor has no instruction for both."""
     from pullback.backends.llvm import link, loader
     from pullback.backends.llvm.target import host_target
 
@@ -96,6 +97,8 @@ def peak(dtype: str, threads: int) -> float:
     phis = [f" %a{k} = phi {vt} [ %start, %entry ], [ %b{k}, %loop ]" for k in range(sums)]
     steps = [
         f" %b{k} = call {vt} @llvm.fma.{suffix}({vt} %a{k}, {vt} %start, {vt} %start)"
+        if target.fma
+        else f" %p{k} = fmul {vt} %a{k}, %start\n %b{k} = fadd {vt} %p{k}, %start"
         for k in range(sums)
     ]
     stores = [f" store volatile {vt} %b{k}, ptr %out, align 64" for k in range(sums)]

@@ -461,3 +461,28 @@ def test_sums_of_what_is_the_same_everywhere_and_effects_are_as_in_jax() -> None
         text = inner.pretty_print(use_color=False, print_effects=True)
         found.append((count.weak_type, count.tolist(), text))
     assert found[0] == found[1]
+
+
+def test_second_derivatives_of_scans_follow_rules_of_functions() -> None:
+    """A body is not taken apart for what can be computed before the loop. (JAX's second derivative
+    of a scan loses a custom_jvp rule: one of a loop in Python does not.)"""
+    jnp = pullback.numpy
+    f = pullback.custom_vjp(lambda x, w: jnp.sin(x) * w)
+    f.defvjp(lambda x, w: (f(x, w), (x, w)), lambda res, ct: (3 * jnp.cos(res[0]) * ct, ct))
+    g = pullback.custom_jvp(jnp.cos)
+    g.defjvp(lambda primals, tangents: (g(*primals), 2 * g(*primals) * tangents[0]))
+
+    def step(c: Any, w: Any) -> Any:
+        return g(f(c, jnp.exp(w)))
+
+    def scanned(x: Any, w: Any) -> Any:
+        return pullback.lax.scan(lambda c, _: (step(c, w), None), x, None, length=3)[0]
+
+    def in_python(x: Any, w: Any) -> Any:
+        return step(step(step(x, w), w), w)
+
+    def second(loss: Any) -> Any:
+        both = lambda x, w: sum(pullback.grad(loss, (0, 1))(x, w))
+        return np.array(pullback.grad(both, (0, 1))(np.float32(0.4), np.float32(0.3)))
+
+    np.testing.assert_allclose(second(scanned), second(in_python), rtol=1e-5)

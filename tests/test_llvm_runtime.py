@@ -362,6 +362,7 @@ open("/proc/self/maps")) if sys.platform == "linux" else False)
 """.format(os.path.dirname(__file__), os.path.join(os.path.dirname(__file__), "..", "src"))
     env = {**os.environ, "PULLBACK_CACHE_DIR": str(tmp_path / "kernels")}
     env.pop("PULLBACK_CACHE", None)
+    env["PULLBACK_PRELOAD"] = "0"  # LLVM comes with the import otherwise
 
     def run():
         done = subprocess.run(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import pullback
+from pullback.backends.llvm.target import host_target
 from tests.random_streams import SAMPLERS, Numbers, Stream, dtype_named, recorded, streams
 
 # Units in the last place are those of a number of this size, where it is larger: the number is a
@@ -24,6 +25,9 @@ SIZES: dict[str, Callable[[Any], Any]] = {
 # JAX's float64 log1p is wrong by up to 128 units between -0.41 and -0.2: which side is nearer to
 # the formula is tested below.
 JAX_LOG1P_F64 = 130
+# What is recorded is of a processor that multiplies and adds at once. JAX's own numbers of one that
+# does not (XLA_FLAGS=--xla_cpu_max_isa=SSE4_2) are up to 320 units from these, and ours on these.
+FLOATS = 2 if host_target().fma else 512
 
 jaxs = functools.cache(recorded)
 
@@ -41,7 +45,7 @@ def array(numbers: Numbers) -> Any:
 
 
 def check(stream: Stream, got: Any, want: Any) -> None:
-    """Integers and bools exactly, floats within 2 units in the last place."""
+    """Integers and bools exactly, floats within `FLOATS` units in the last place."""
     assert (got.dtype, got.shape) == (want.dtype, want.shape)
     if got.dtype.kind in "iub":
         np.testing.assert_array_equal(got, want)
@@ -49,7 +53,7 @@ def check(stream: Stream, got: Any, want: Any) -> None:
     if got.dtype.kind == "c":
         part = want.real.dtype
         got, want = got.ravel().view(part), want.ravel().view(part)
-    limit = JAX_LOG1P_F64 if got.dtype.name in ("float64", "complex128") else 2
+    limit = JAX_LOG1P_F64 if got.dtype.name in ("float64", "complex128") else FLOATS
     sizes = SIZES.get(stream.sampler, np.zeros_like)(want)
     assert ulps(got, want, sizes) <= limit, (got, want)
 
