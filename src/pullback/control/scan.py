@@ -403,8 +403,8 @@ def _hoist(
     results that it no longer gives, by number: they are the same in each step, too.
     """
     varies = [k >= len(consts) for k in range(len(known.in_avals))]
-    kept_whole = known.jaxpr.effects or _has_derivative_rules(known.jaxpr)
-    if kept_whole or not _has_invariants(known.jaxpr, varies):
+    nothing = known.jaxpr.effects or not _has_invariants(known.jaxpr, varies)
+    if nothing or _has_derivative_rules(known.jaxpr):
         return known, list(consts), {}
     n_out = len(known.out_avals) - n_res
     wanted = [k < n_out for k in range(len(known.out_avals))]

@@ -26,6 +26,7 @@ import numpy as np
 from pullback.backends import llvm
 from pullback.backends.llvm.cache import disk_cache, image_key
 from pullback.backends.llvm.loader import Image, link_elf, load_image
+from pullback.backends.llvm.os_shim import switched_off
 from pullback.backends.llvm.target import host_target
 from pullback.lazy_imports import lazy_module
 from pullback.runtime import native_layout as L
@@ -130,7 +131,7 @@ def _address(name: str) -> int:
 
 def _unsupported() -> str:
     """Why this interpreter or machine is not one that the native code knows, or an empty string."""
-    if os.environ.get("PULLBACK_NATIVE", "1").strip().lower() in ("0", "off", "false", "no"):
+    if switched_off("PULLBACK_NATIVE"):
         return "PULLBACK_NATIVE=0"
     if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info[:2] <= (3, 13):
         return "not a CPython that the native code knows"

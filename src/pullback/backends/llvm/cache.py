@@ -23,6 +23,7 @@ from functools import lru_cache
 
 from pullback import config
 from pullback.backends.llvm.loader import Image
+from pullback.backends.llvm.os_shim import switched_off
 from pullback.backends.llvm.target import llvmlite_version
 from pullback.forking import renewed
 
@@ -252,7 +253,7 @@ def _asked_directory() -> str:
 
 def disk_cache() -> DiskCache | None:
     """The cache that flags and the environment ask for, or None when it is off."""
-    if os.environ.get("PULLBACK_CACHE", "1").strip().lower() in ("0", "off", "false", "no"):
+    if switched_off("PULLBACK_CACHE"):
         return None
     if not config.enable_compilation_cache.get():
         return None

@@ -614,7 +614,7 @@ def foresee_llvm() -> None:
     """The package is being imported: LLVM will be asked for soon, unless all programs are on disk.
     Where there is one processor for all, or with PULLBACK_PRELOAD=0 (for processes that compile
     nothing new), it is loaded when it is asked for."""
-    if os.environ.get("PULLBACK_PRELOAD", "1").strip().lower() in ("0", "off", "false", "no"):
+    if os_shim.switched_off("PULLBACK_PRELOAD"):
         return
     with contextlib.suppress(Exception):  # who needs the library meets the error
         shop = None if link.loaded() else _workshop(host_target())

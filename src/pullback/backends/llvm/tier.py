@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from pullback.backends.llvm.os_shim import cpu_count
+from pullback.backends.llvm.os_shim import cpu_count, switched_off
 from pullback.loops.tiles import panel_width
 from pullback.records import record
 
@@ -143,7 +143,7 @@ def _is_hot(plan: Watched) -> bool:
 
 def enabled() -> bool:
     """Whether kernels may be compiled quickly first."""
-    return os.environ.get("PULLBACK_TIER", "1").strip().lower() not in ("0", "off", "false", "no")
+    return not switched_off("PULLBACK_TIER")
 
 
 def haste(work: float, seconds: float, own: float, tiles: bool, statements: int = 0) -> Haste:
