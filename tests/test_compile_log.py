@@ -78,7 +78,7 @@ def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "compiling <lambda>: " in text and " kernels, " in text
     assert text.endswith("\r") and not text.split("\r")[-2].strip(), "the line is taken away"
     monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setenv("PULLBACK_PROGRESS", "0")
+    monkeypatch.setenv("PULLBACK_PROGRESS", "False")
     compiled(4)
     assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
     monkeypatch.delenv("PULLBACK_PROGRESS")

@@ -27,6 +27,7 @@ LAYERS = (
         "logging_config",
         "monitoring",
         "compile_log",
+        "switches",
     ),
     ("dtypes", "tree", "tree_util"),
     ("core",),

@@ -6,7 +6,6 @@ Programs are noted by the runtime when they have been compiled; the last few hun
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections import deque
@@ -17,6 +16,7 @@ from pullback import config, monitoring
 from pullback.formatting import duration, table
 from pullback.lazy_imports import lazy_module
 from pullback.records import record
+from pullback.switches import switched_off
 
 __all__ = [
     "CompileReport", "KernelEntry", "ProgramEntry", "Progress", "explain_compile", "note",
@@ -226,8 +226,9 @@ class Progress:
 
     @staticmethod
     def _wanted() -> bool:
-        off = os.environ.get("PULLBACK_PROGRESS", "1").strip().lower() in ("0", "off", "no")
-        return not off and sys.stderr is not None and sys.stderr.isatty()
+        if switched_off("PULLBACK_PROGRESS"):
+            return False
+        return sys.stderr is not None and sys.stderr.isatty()
 
     @staticmethod
     def _write(text: str) -> None:

@@ -26,11 +26,11 @@ import numpy as np
 from pullback.backends import llvm
 from pullback.backends.llvm.cache import disk_cache, image_key
 from pullback.backends.llvm.loader import Image, link_elf, load_image
-from pullback.backends.llvm.os_shim import switched_off
 from pullback.backends.llvm.target import host_target
 from pullback.lazy_imports import lazy_module
 from pullback.runtime import native_layout as L
 from pullback.runtime.native_table import EXTERNALS, MAGIC, STATE_ENTRY, TABLE_WORDS
+from pullback.switches import switched_off
 
 __all__ = ["Native", "load"]
 

@@ -23,9 +23,9 @@ from functools import lru_cache
 
 from pullback import config
 from pullback.backends.llvm.loader import Image
-from pullback.backends.llvm.os_shim import switched_off
 from pullback.backends.llvm.target import llvmlite_version
 from pullback.forking import renewed
+from pullback.switches import switched_off
 
 try:  # without the cryptography that hashlib brings along
     from _blake2 import blake2b

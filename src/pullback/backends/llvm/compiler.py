@@ -32,6 +32,7 @@ from pullback.loops.ir import For, Kernel
 from pullback.loops.nesting import deep
 from pullback.loops.tiles import is_tile, panel_width, tile_name
 from pullback.records import made, record, replaced
+from pullback.switches import switched_off
 
 __all__ = [
     "Compilation", "CompiledKernel", "compile_kernel", "compile_kernels", "emit_module",
@@ -614,7 +615,7 @@ def foresee_llvm() -> None:
     """The package is being imported: LLVM will be asked for soon, unless all programs are on disk.
     Where there is one processor for all, or with PULLBACK_PRELOAD=0 (for processes that compile
     nothing new), it is loaded when it is asked for."""
-    if os_shim.switched_off("PULLBACK_PRELOAD"):
+    if switched_off("PULLBACK_PRELOAD"):
         return
     with contextlib.suppress(Exception):  # who needs the library meets the error
         shop = None if link.loaded() else _workshop(host_target())

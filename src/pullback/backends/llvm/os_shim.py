@@ -18,7 +18,6 @@ __all__ = [
     "signal_functions",
     "sleep_kind",
     "start_thread",
-    "switched_off",
 ]
 
 
@@ -31,11 +30,6 @@ def libc() -> ctypes.CDLL:
     lib.malloc.argtypes = [ctypes.c_size_t]
     lib.free.argtypes = [ctypes.c_void_p]
     return lib
-
-
-def switched_off(name: str) -> bool:
-    """Whether a variable of the environment says no to what is on without it."""
-    return os.environ.get(name, "1").strip().lower() in ("0", "off", "false", "no")
 
 
 def address_of(name: str) -> int:

@@ -23,9 +23,10 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from pullback.backends.llvm.os_shim import cpu_count, switched_off
+from pullback.backends.llvm.os_shim import cpu_count
 from pullback.loops.tiles import panel_width
 from pullback.records import record
+from pullback.switches import switched_off
 
 __all__ = ["Haste", "enabled", "haste", "paused", "ran", "settled", "watch"]
 
