@@ -78,7 +78,7 @@ def has(stmts: Iterable[Stmt], *kinds: type) -> bool:
     return False
 
 
-def _uses(s: Stmt) -> Iterator[Any]:
+def uses(s: Stmt) -> Iterator[Any]:
     """Vars and Bufs that a statement reads itself (not its blocks)."""
     if isinstance(s, Let):
         yield from s.args
@@ -112,7 +112,7 @@ def _uses(s: Stmt) -> Iterator[Any]:
         yield from s.args
 
 
-def _defines(s: Stmt) -> Iterator[Any]:
+def defines(s: Stmt) -> Iterator[Any]:
     if isinstance(s, (Let, Load)):
         yield s.out
     elif isinstance(s, (For, While)):
@@ -137,10 +137,10 @@ def free_names(stmts: Iterable[Stmt], extra: Iterable[Any] = ()) -> tuple[list[V
     used: dict[Any, None] = {}
     defined: set[Any] = set()
     for s in walk(stmts):
-        for x in _uses(s):
+        for x in uses(s):
             if isinstance(x, (Var, Buf)):
                 used.setdefault(x)
-        defined.update(_defines(s))
+        defined.update(defines(s))
     for x in extra:
         if isinstance(x, (Var, Buf)):
             used.setdefault(x)
@@ -239,9 +239,11 @@ def widenable(stmts: Iterable[Stmt]) -> bool:
     return not has(stmts, Call, Alloc)
 
 
-def data_bytes(stmts: tuple[Stmt, ...], carries: Iterable[Carry] = ()) -> int:
+def data_bytes(
+    stmts: tuple[Stmt, ...], carries: Iterable[Carry] = (), besides: frozenset[Var] = frozenset()
+) -> int:
     """Bytes a lane needs: the widest float computed on, else the widest integer that is data and
-    not an index."""
+    not an index, nor one of those `besides`."""
     floats, ints, indices = 0, 0, 0
     data: set[Var] = set()
     types = [c.var.dtype for c in carries]
@@ -250,6 +252,8 @@ def data_bytes(stmts: tuple[Stmt, ...], carries: Iterable[Carry] = ()) -> int:
             data.add(s.out)
             types.append(s.out.dtype)
         elif isinstance(s, Let):
+            if s.out in besides:
+                continue
             if any(isinstance(a, Var) and a in data for a in s.args) or s.out.dtype in FLOATS:
                 data.add(s.out)
                 types.append(s.out.dtype)

@@ -290,6 +290,10 @@ class Builder:
             regs.append(self._place(form.format(*ops, T=operand_type, R=result), ops, cheap))
         return Val(self, t, n, tuple(regs))
 
+    def pure_reg(self, text: str, operands: Iterable[str]) -> str:
+        """The register of an instruction that reads these, and no memory that a kernel writes."""
+        return self._place(text, operands, False)
+
     def coerce(self, args: Sequence[Operand], like: str = "") -> list[Val]:
         """Python numbers become literals of the first Val's type."""
         for a in args:

@@ -31,6 +31,7 @@ from pullback.backends.llvm.access import (
 from pullback.backends.llvm.ahead import FAR, Ahead, Step, fetch
 from pullback.backends.llvm.beside import Total, follows, read_side_by_side, side_by_side, sum_of
 from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
+from pullback.backends.llvm.byte_tables import NO_TABLES, Tables, look_up
 from pullback.backends.llvm.convert import (
     from_memory,
     literal,
@@ -135,6 +136,7 @@ class Emitter:
         self.ready: set[Buf] = set()  # scratch that was taken before the loop whose body has it
         self.sums: dict[Atom, Total] = {}  # of indices that are sums: their terms
         self.short: dict[Atom, Short] = {}  # the lower words of indices in lanes
+        self.tables: Tables = NO_TABLES  # what the current loop looks up in registers
         self.kept: dict[Buf, tuple[Any, Val]] = {}  # what scratch was last given, and where
         self.pointers: list[Val] = []  # extra pointers of an outlined function
         self.ahead: Ahead = {}  # by loop, the buffers that are fetched a row ahead, and how far
@@ -207,7 +209,7 @@ class Emitter:
                 self.together(s)
                 continue
             if kind is Let:
-                self.env[s.out] = self.let(s)  # type: ignore[union-attr,arg-type]
+                self.define(s)  # type: ignore[arg-type]
                 continue
             if waiting is not None:
                 first, waiting = waiting, None
@@ -300,7 +302,7 @@ class Emitter:
 
     def statement(self, s: Stmt) -> None:
         if isinstance(s, Let):
-            self.env[s.out] = self.let(s)
+            self.define(s)
         elif isinstance(s, Load):
             self.load(s)
         elif isinstance(s, Store):
@@ -324,6 +326,11 @@ class Emitter:
             self.call(s)
         else:
             raise AssertionError(f"internal error in pullback: no such statement {s!r}")
+
+    def define(self, s: Let) -> None:
+        """A value, unless nobody asks for it."""
+        if self.lanes == 1 or s.out not in self.tables.indices:
+            self.env[s.out] = self.let(s)
 
     def let(self, s: Let) -> Index:
         if self.lanes > 1 or self.short:
@@ -357,6 +364,9 @@ class Emitter:
         return scope, at.base.regs, at.stride.regs, at.n, at.width, mask and mask.regs
 
     def load(self, s: Load) -> None:
+        if self.lanes > 1 and s.out in self.tables.places:
+            self.env[s.out] = self.of_masked(s, look_up(self, s, self.tables.places[s.out]))
+            return
         words = short_place(self, s.buf, s.index) if self.lanes > 1 else None
         base, at = words or self.place(s.buf, s.index)
         mask = self.with_mask(s.mask)
@@ -373,11 +383,15 @@ class Emitter:
                 fetch(self.b, base, at, self.val(step), always, size)
             elif self.streaming and s.buf in self.module.streamed:
                 fetch(self.b, base, at, self.b.lit(FAR // size, "i64"), True, size)
-        if s.mask is not None:
-            zero = self.b.lit(0, register_type(s.buf.dtype))
-            rest = zero if s.other is None else self.val(s.other)
-            value = self.b.select(self.val(s.mask), value, rest)
-        self.env[s.out] = value
+        self.env[s.out] = self.of_masked(s, value)
+
+    def of_masked(self, s: Load, value: Val) -> Val:
+        """What a load gives whose memory has a value: another where its mask does not hold."""
+        if s.mask is None:
+            return value
+        zero = self.b.lit(0, register_type(s.buf.dtype))
+        rest = zero if s.other is None else self.val(s.other)
+        return self.b.select(self.val(s.mask), value, rest)
 
     def combine(
         self, how: str | Region, dtypes: Sequence[str], old: list[Val], new: list[Val]

@@ -28,6 +28,7 @@ from pullback.backends.llvm.analysis import (
     widenable,
 )
 from pullback.backends.llvm.build import Val
+from pullback.backends.llvm.byte_tables import NO_TABLES, Tables, tables_of
 from pullback.backends.llvm.convert import register_type
 from pullback.backends.llvm.emit import FUNCTION_ATTRIBUTES, Emitter
 from pullback.backends.llvm.table import TABLE, function_offset
@@ -246,6 +247,12 @@ class Loops:
 
     def vector_range(self, e: Emitter, s: For, lo: Val, hi: Val) -> None:
         """Iterations lo..hi of a vector loop."""
+        e.tables, before = tables_of(e, s), e.tables
+        self.lanes_over(e, s, lo, hi)
+        e.tables = before
+
+    def lanes_over(self, e: Emitter, s: For, lo: Val, hi: Val) -> None:
+        """The same, with what the loop looks up in tables known."""
         e.hot = True
         lanes = lane_count(e, s)
         inner = has(s.body, For, While)
@@ -259,7 +266,7 @@ class Loops:
             width = 1
         elif inner and cost >= MUCH_AROUND:
             width = 2 if _light_inside(s.body) and e.target.registers >= 32 else 1
-        scattered = lane_by_lane(s) and not _by_addresses(e, s, lanes)
+        scattered = lane_by_lane(s, e.tables) and not _by_addresses(e, s, lanes)
         if inner or has(s.body, If) or cost >= HEAVY:
             e.module.straight = False
         count = hi.c - lo.c if hi.c is not None and lo.c is not None else 0
@@ -687,9 +694,10 @@ def tail_mask(e: Emitter, i: Val, hi: Val, lanes: int, width: int) -> Val:
             regs.append("<" + ", ".join(f"i1 {bit}" for bit in bits) + ">")
         b.some.add(regs[0])
         return Val(b, "i1", lanes, tuple(regs))
-    left = b.cast("trunc", b.call("smin", hi - i, lanes * width), "i32")
+    t = "i8" if lanes * width <= 64 < 4 * lanes else "i16" if lanes > 16 else "i32"
+    left = b.cast("trunc", b.call("smin", hi - i, lanes * width), t)
     for u in range(width):
-        regs += b.compare("lt", b.lanes_of("i32", lanes), left - u * lanes).regs
+        regs += b.compare("lt", b.lanes_of(t, lanes), left - u * lanes).regs
     b.some.add(regs[0])  # the loop has not ended: lane 0 is below hi
     return Val(b, "i1", lanes, tuple(regs))
 
@@ -711,14 +719,15 @@ def is_unit(s: For) -> bool:
 
 
 def lane_count(e: Emitter, s: For) -> int:
-    return min(64, e.target.lanes(data_bytes(s.body, s.carry)))
+    return min(64, e.target.lanes(data_bytes(s.body, s.carry, tables_of(e, s).indices)))
 
 
-def lane_by_lane(s: For) -> bool:
-    """Whether the body addresses memory other than by the index itself, uniformly, or
-    contiguously.
+def lane_by_lane(s: For, tables: Tables = NO_TABLES) -> bool:
+    """Whether the body addresses memory other than by the index itself, uniformly, contiguously,
+    or in tables that registers hold.
     """
-    return next(_scattered(s), None) is not None
+    found = (x for x in _scattered(s) if not (isinstance(x, Load) and x.out in tables.places))
+    return next(found, None) is not None
 
 
 def scattered_inside(s: For) -> bool:
