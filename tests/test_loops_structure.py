@@ -590,6 +590,38 @@ def test_short_rows_of_any_type_run_in_lanes_across_them(dtype, few):
     np.testing.assert_array_equal(above(x, row), plain > np.arange(few).astype(plain.dtype))
 
 
+@pytest.mark.parametrize("few", [2, 3, 5])
+def test_short_rows_that_are_joined_are_written_in_pieces(few):
+    """Rows of few numbers below each other, one part turned about: no element asks where it is
+    from."""
+    x = np.random.default_rng(0).standard_normal((1503, few)).astype(F32)
+    join = lambda p, x: p.concatenate([x, x[:1], x[::-1], x * 2], 0)
+    compiled = program(lambda x: join(jnp, x), x)
+    assert masked_loads(compiled) == 0
+    assert "select" not in "".join(map(show_kernel, compiled.kernels))
+    np.testing.assert_array_equal(pb.jit(lambda x: join(jnp, x))(x), join(np, x))
+
+
+def test_short_rows_behind_a_reduction_run_in_lanes_across_them():
+    """Weights of rows that what is nearest decides: a self-organising map."""
+    rng = np.random.default_rng(0)
+    w, x = (rng.standard_normal(s).astype(F32) for s in ((31, 3), (40, 3)))
+
+    def step(p, w, x):
+        near = ((w - x) ** 2).sum(1).argmin()
+        return w + 0.1 * p.exp(-0.5 * (p.arange(31) - near) ** 2)[:, None].astype(F32) * (x - w)
+
+    def run(w, x):
+        return lax.scan(lambda w, x: (step(jnp, w, x), None), w, x)[0]
+
+    (kernel,) = program(run, w, x).kernels
+    assert "0:i64..3:i64" not in show_kernel(kernel)
+    want = w
+    for row in x:
+        want = step(np, want, row)
+    np.testing.assert_allclose(pb.jit(run)(w, x), want, rtol=1e-4, atol=1e-5)
+
+
 def test_a_short_loop_that_is_to_be_unrolled_is_one_pass_over_memory():
     p, x = np.arange(10, dtype=F32), np.linspace(-1, 1, 5000, dtype=F32)
 

@@ -25,9 +25,10 @@ GROWTH = 4  # how many times the statements may become
 CHOICES = 4  # pieces of any other loop
 
 
-def worth_pieces(extents: Sequence[int], repeated: bool) -> bool:
-    """Whether loops over a box are worth the code of pieces; `repeated` inside of a loop."""
-    return math.prod(extents) >= SPLIT_FROM or (
+def worth_pieces(extents: Sequence[int], repeated: bool, each: int = 1) -> bool:
+    """Whether loops over a box, in which so many elements are computed for each index, are worth
+    the code of pieces; `repeated` inside of a loop."""
+    return each * math.prod(extents) >= SPLIT_FROM or (
         repeated and len(extents) > 0 and extents[-1] >= ROW_FROM
     )
 

@@ -64,6 +64,7 @@ FEW_ROWS, WORDS, CHEAP = (
     8.0,
 )  # of short rows: how many, words of a vector, an element's cost
 SHORT_REDUCED, MANY_ROWS, FEW_LANES = 128, 64, 64
+SHORT_TAIL = 8  # numbers of a row that lanes run across
 
 
 class LoopBuilder(Builder):
@@ -248,7 +249,9 @@ def emit_nest(b: Builder, nest: Nest) -> None:
         _emit_short_rows(b, extents, parallel, body)
     else:
         chunk = chunk_of_columns(members, extents[-1] if extents else 1)
-        open_rows(b, extents, lanes, parallel, body, period, simple, chunk, abreast=bool(short))
+        cut = simple or (narrow > 0 and all(m.kind == "pw" for m in members))
+        pieces = math.prod(members[0].shape[k:]) if cut else 0
+        open_rows(b, extents, lanes, parallel, body, period, pieces, chunk, abreast=bool(short))
     for m in members:
         if m.stored:
             m.ready = True
@@ -368,15 +371,16 @@ def open_rows(
     parallel: bool,
     body: Callable[[list[Index]], None],
     period: int = 1,
-    pieces: bool = False,
+    pieces: int = 0,
     chunk: int = CHUNK,
     abreast: bool = False,
 ) -> None:
     """The row loops: the first long one parallel, the last one in lanes if asked, or of short
     rows that may run side by side (`abreast`). With a period, a lane computes so many
-    neighbours, each by code of its own. With `pieces`, where conditions on an index change,
-    loops may be cut (`body` can be written more than once). Threads take lanes by the `chunk`."""
-    pieces = pieces and worth_pieces(extents, b.repeated)
+    neighbours, each by code of its own. Of so many elements an index as `pieces` says, loops may
+    be cut where conditions on an index change (`body` can be written more than once). Threads
+    take lanes by the `chunk`."""
+    cut = pieces > 0 and worth_pieces(extents, b.repeated, pieces)
 
     def descend(level: int, indices: list[Index], parallel: bool) -> None:
         if level == len(extents):
@@ -397,7 +401,7 @@ def open_rows(
                 body([*indices, k])
             return
         if lanes and last and parallel and n > chunk:
-            _chunked(b, n, chunk, lambda ix: descend(level + 1, [*indices, ix], False), pieces)
+            _chunked(b, n, chunk, lambda ix: descend(level + 1, [*indices, ix], False), cut)
             return
         kind = "vector" if lanes and last else "parallel" if parallel and n >= 4 else "seq"
         if kind == "seq" and abreast and last:
@@ -407,9 +411,9 @@ def open_rows(
             descend(level + 1, [*indices, ix], parallel and kind != "parallel")
             return ()
 
-        if pieces and last:
+        if cut and last:
             lane_pieces(b, n, run)
-        elif pieces:
+        elif cut:
             branches(b, n, kind, run)
         else:
             b.loop(n, kind, run)
@@ -551,8 +555,7 @@ def _emit_phase(
             values(b.unravel(flat, phase.tail))
         return
     if not phase.reds:
-        broken = set().union(*({a - k for a in breaks_of(m) if a >= k} for m in phase.values))
-        _walk(b, phase.tail, broken, "vector", values)
+        _walk_values(b, phase.tail, {a - k for m in phase.values for a in breaks_of(m)}, values)
         return
     kept_tail = phase.reds[0].nodes[0].shape[k:]
     targets: Targets
@@ -594,6 +597,22 @@ def _emit_phase(
     else:
         accs = reduce_loops(b, targets, phase.values, idx, lanes, values)
     finish(accs)
+
+
+def _walk_values(
+    b: Builder, tail: tuple[int, ...], broken: set[int], body: Callable[[tuple[Index, ...]], None]
+) -> None:
+    """Lanes along the last axis of a tail; across rows, where these are too short for them."""
+    last = len(tail) - 1
+    if last < 1 or not 1 < tail[-1] <= SHORT_TAIL or tail[-2] < WORDS or last - 1 not in broken:
+        _walk(b, tail, broken, "vector", body)
+        return
+
+    def row(idx: tuple[Index, ...]) -> None:
+        for column in range(tail[-1]):
+            body((*idx, column))
+
+    _walk(b, tail[:-1], broken, "vector", row)
 
 
 def _remember(b: Builder, m: Node, kept: tuple[Index, ...], value: Any) -> None:
