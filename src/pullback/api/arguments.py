@@ -16,7 +16,7 @@ from ..core.jaxpr import DebugInfo
 from ..core.naming import arg_names, fun_source_info
 from ..core.refs import AbstractRef
 from ..core.trace import Tracer
-from ..runtime.layouts import Format
+from ..runtime.layouts import Format, Layout
 from ..runtime.meshes import get_mesh
 from ..runtime.partition_spec import PartitionSpec
 from ..runtime.shardings import NamedSharding, Sharding
@@ -127,6 +127,14 @@ class ShapeDtypeStruct:
             "manual_axis_type": self.manual_axis_type,
             "is_ref": self.is_ref,
         }
+        new = kwargs.get("sharding")
+        if self._layout is not None and isinstance(new, Sharding):
+            raise ValueError(
+                f"You are updating ShapeDtypeStruct with a {type(new)} when the original "
+                f"ShapeDtypeStruct had a concrete layout {self.format}. This might lead to bugs. "
+                "If you want to do this, create a new ShapeDtypeStruct via the constructor. Fix: "
+                "update(sharding=Format(layout, sharding))."
+            )
         fields.update(kwargs)
         return ShapeDtypeStruct(fields.pop("shape"), fields.pop("dtype"), **fields)
 
@@ -183,6 +191,11 @@ def _placed(sharding: Any, shape: tuple[Any, ...]) -> tuple[Any, Any]:
     """What a ShapeDtypeStruct is given as its sharding, as a sharding and a layout, checked."""
     layout = None
     if isinstance(sharding, Format):
+        if sharding.layout is Layout.AUTO:
+            raise TypeError(
+                "`Layout.AUTO` cannot be used in place of a device-local layout in a "
+                f"`ShapeDtypeStruct`. Got {sharding}"
+            )
         sharding, layout = sharding.sharding, sharding.layout
     elif isinstance(sharding, PartitionSpec):
         mesh = get_mesh()

@@ -10,7 +10,7 @@ from .. import tree
 from ..control.call import UNSPECIFIED, UnspecifiedValue
 from ..errors import IndivisibleError
 from ..runtime.devices import Device
-from ..runtime.layouts import Format
+from ..runtime.layouts import Format, Layout
 from ..runtime.meshes import get_mesh, named_mesh
 from ..runtime.partition_spec import PartitionSpec
 from ..runtime.shardings import NamedSharding, Sharding, SingleDeviceSharding
@@ -19,6 +19,7 @@ __all__ = [
     "OfNamedMesh",
     "asked_or_typed",
     "check_fits",
+    "check_layouts",
     "checked",
     "device_sharding",
     "of_arguments",
@@ -45,9 +46,17 @@ def _is_leaf(x: Any) -> bool:
 
 def checked(shardings: Any, what: str) -> Any:
     """The argument `in_shardings` or `out_shardings` of `jit`; TypeError for a bad leaf."""
-    if shardings is None or _is_leaf(shardings):
+    if shardings is None:
         return shardings
     for leaf in tree.flatten(shardings, is_leaf=_is_leaf)[0]:
+        if isinstance(leaf, NamedSharding):
+            _check_constrained(leaf, what)
+        if leaf is Layout.AUTO or isinstance(leaf, Layout):
+            raise ValueError(
+                "`jax.jit` does not accept device-local layouts directly. Create a `Format` "
+                "instance wrapping this device-local layout and pass that to `jit` instead. Got "
+                f"{leaf}"
+            )
         if not _is_leaf(leaf):
             raise TypeError(
                 f"{what} leaf specifications are expected to be PartitionSpec instances or None, "
@@ -63,6 +72,14 @@ def device_sharding(device: Any) -> Sharding | None:
     if isinstance(device, Device):
         return SingleDeviceSharding(device)
     raise TypeError(f"jit: device must be a Device or a Sharding, got {device!r}")
+
+
+def _check_constrained(sharding: NamedSharding, what: str) -> None:
+    if what != "shardings" and PartitionSpec.UNCONSTRAINED in sharding.spec:
+        raise ValueError(
+            f"Unconstrained dims are not allowed when passed to {what}: {sharding}. Fix: None, or "
+            "lax.with_sharding_constraint in the function."
+        )
 
 
 def _resolved(sharding: Any, what: str) -> Any:
@@ -81,19 +98,19 @@ def _resolved(sharding: Any, what: str) -> Any:
                 f"`jax.set_mesh(mesh)`. Alternatively, provide `Sharding`s to {what} and then the "
                 "mesh context manager is not required."
             )
-        return NamedSharding(mesh, sharding.update())
-    if PartitionSpec.UNCONSTRAINED in getattr(sharding, "spec", ()):
-        raise ValueError(
-            f"Unconstrained dims are not allowed when passed to {what}: {sharding}. Fix: None, or "
-            "lax.with_sharding_constraint in the function."
-        )
+        made = NamedSharding(mesh, sharding.update())
+        _check_constrained(made, what)
+        return made
     return sharding if isinstance(sharding, Sharding) else UNSPECIFIED
 
 
-def of_arguments(shardings: Any, dynamic: Sequence[Any], n_leaves: int) -> list[Any]:
-    """A sharding or UNSPECIFIED for each leaf of the positional arguments."""
+def of_arguments(
+    shardings: Any, dynamic: Sequence[Any], avals: Sequence[Any], names: Any
+) -> list[Any]:
+    """A sharding or UNSPECIFIED for each leaf of the positional arguments, whose types are `avals`.
+    `names(k)`: what the k-th is called."""
     if shardings is None or isinstance(shardings, UnspecifiedValue):
-        return [UNSPECIFIED] * n_leaves
+        return [UNSPECIFIED] * len(avals)
     if isinstance(shardings, list):
         shardings = tuple(shardings)
     if type(shardings) is tuple and len(shardings) != len(dynamic):
@@ -106,14 +123,16 @@ def of_arguments(shardings: Any, dynamic: Sequence[Any], n_leaves: int) -> list[
         )
     structure = tree.flatten(tuple(dynamic))[1]
     found = tree.flatten_axes("pjit in_shardings", structure, shardings)
+    check_layouts(found, avals, names, "jit arguments")
     return [_resolved(s, "in_shardings") for s in found]
 
 
-def of_results(shardings: Any, out_tree: Any, n_leaves: int) -> list[Any]:
+def of_results(shardings: Any, out_tree: Any, avals: Sequence[Any], names: Any) -> list[Any]:
     """A sharding or UNSPECIFIED for each leaf of the results."""
     if shardings is None or isinstance(shardings, UnspecifiedValue):
-        return [UNSPECIFIED] * n_leaves
+        return [UNSPECIFIED] * len(avals)
     found = tree.flatten_axes("pjit out_shardings", out_tree, shardings)
+    check_layouts(found, avals, names, "jit outputs")
     return [_resolved(s, "out_shardings") for s in found]
 
 
@@ -126,6 +145,21 @@ def asked_or_typed(asked: Any, avals: Any, placed: Any = None) -> list[Any]:
         s if isinstance(s, NamedSharding) else p or t
         for (s, _, p), t in zip(found, typed, strict=True)
     ]
+
+
+def check_layouts(asked: Sequence[Any], avals: Sequence[Any], names: Any, what: str) -> None:
+    """ValueError for a format whose layout is one of arrays of another rank. `names(k)`: what the
+    k-th array is called."""
+    for k, (wanted, aval) in enumerate(zip(asked, avals, strict=True)):
+        if not isinstance(wanted, Format) or not isinstance(wanted.layout, Layout):
+            continue
+        try:
+            wanted.layout.check_compatible_aval(aval.shape)
+        except ValueError as e:
+            raise ValueError(
+                f"One of {what}{_with_path(names(k))} is incompatible with its layout annotation "
+                f"{wanted.layout}: {e}"
+            ) from None
 
 
 def _with_path(name: str) -> str:

@@ -30,7 +30,7 @@ from ..runtime import dispatch, stub
 from ..runtime.array import ArrayImpl
 from ..runtime.commitment import held, results_lie
 from ..runtime.operands import Policy, replaced
-from .jit import jit
+from .jit import JitWrapped, jit
 from .kinds import is_jitted, make_public
 from .recording import Recording
 
@@ -276,8 +276,9 @@ def eager(
 
 
 class _Ahead:
-    """A method of the functions that JAX jits: what `jit` of the function has. Jitted functions of
-    users have their own, in their dictionaries.
+    """A method of jitted functions, and of the public ones that JAX jits: what `jit` of the
+    function has. It is the type's: what wraps a function (`functools.wraps`) takes its attributes,
+    and is not jitted itself.
     """
 
     def __init__(self, name: str) -> None:
@@ -286,6 +287,9 @@ class _Ahead:
     def __get__(self, native: Any, owner: type) -> Any:
         if native is None:
             return self
+        slow = native._slow
+        if isinstance(slow, JitWrapped):
+            return getattr(slow, self.name)
         if not is_jitted(native):
             raise AttributeError(
                 f"{type(native).__name__!r} object has no attribute {self.name!r}",
@@ -311,7 +315,7 @@ def _ahead(native: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     return getattr(jitted, name)(*args, **kwargs)
 
 
-for _name in ("lower", "trace", "eval_shape"):
+for _name in ("lower", "trace", "eval_shape", "clear_cache", "_cache_size"):
     setattr(stub.JitFunction, _name, _Ahead(_name))
 
 

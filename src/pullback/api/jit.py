@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import config, tree
 from ..control.call import UNSPECIFIED, UnspecifiedValue, call_params, jit_p
 from ..control.partitioned import holds_partitioned
+from ..core.avals import typeof
 from ..core.high import is_high_value
 from ..core.jaxpr import ClosedJaxpr
 from ..core.naming import fun_source_info, parameters_of
@@ -219,6 +220,7 @@ class JitWrapped:
             if copied is not None:
                 return self.function(*copied[0], **copied[1])
         call, leaves, in_tree = self._infer(args, kwargs)
+        _check_values(leaves, self._said(args, kwargs)[1])
         function, entry = self.function, None
         if is_open and self._nativable(call):
             key = stub.signature(function, args, kwargs)
@@ -270,12 +272,8 @@ class JitWrapped:
 
     def _new_function(self) -> Any:
         native = stub.new_function(self, self._policy.statics, named=self._policy.named)
-        native.__dict__.update(
-            trace=self.trace, lower=self.lower, eval_shape=self.eval_shape,
-            clear_cache=self.clear_cache, _cache_size=self._cache_size, _fun=self._fun,
-            _info=self._info,
-        )  # fmt: skip
         stub.wraps(native, self._fun)
+        native.__dict__.update(_fun=self._fun, _info=self._info)
         if not {"__name__", "__qualname__"} <= native.__dict__.keys():
             native.__name__, native.__qualname__ = names_of(self._fun)
         self._function = weakref.ref(native)
@@ -313,7 +311,7 @@ class JitWrapped:
         )
 
     def _infer(self, args: Any, kwargs: dict[str, Any]) -> tuple[TracedCall, list[Any], Any]:
-        if kwargs and self._info.in_shardings is not None:
+        if kwargs and not _is_open(self._info.in_shardings):
             raise ValueError("pjit does not support kwargs when in_shardings is specified.")
         statics, dynamic, dynamic_kw, static_kw = self._split(args, kwargs)
         leaves, in_tree = tree.flatten((tuple(dynamic), dynamic_kw))
@@ -380,19 +378,19 @@ class JitWrapped:
     ) -> dict[str, Any]:
         """The shardings that the call asks for, one for each operand and each result."""
         info = self._info
-        if info.in_shardings is None and info.out_shardings is None:
+        if _is_open(info.in_shardings) and _is_open(info.out_shardings):
             return {}
         dynamic = [x for k, x in enumerate(args) if k not in fixed]
-        n_in, n_out = len(closed.in_avals) - hoisted, len(closed.out_avals)
-        ins = asked.of_arguments(info.in_shardings, dynamic, n_in)
-        outs = asked.of_results(info.out_shardings, out_tree, n_out)
+        in_avals, n_out = closed.in_avals[hoisted:], len(closed.out_avals)
         names = self._said(args, kwargs)[1]
         name = lambda k: name_of_argument(names, k)
-        asked.check_fits(ins, closed.in_avals[hoisted:], name, "pjit arguments")
+        ins = asked.of_arguments(info.in_shardings, dynamic, in_avals, name)
+        asked.check_fits(ins, in_avals, name, "pjit arguments")
         numbered: Callable[[], Any] = lambda: tree.flatten_with_path(
             tree.unflatten(out_tree, range(n_out))
         )[0]
         path = lambda k: "result" + tree.keystr(numbered()[k][0])
+        outs = asked.of_results(info.out_shardings, out_tree, closed.out_avals, path)
         asked.check_fits(outs, closed.out_avals, path, "pjit outputs")
         name_shardings()
         return {"in_shardings": [UNSPECIFIED] * hoisted + ins, "out_shardings": outs}
@@ -451,6 +449,22 @@ class JitWrapped:
 
     def _cache_size(self) -> int:
         return len(self._cache)
+
+
+def _check_values(leaves: Sequence[Any], names: Callable[[], Any]) -> None:
+    """TypeError if an argument of a call is the type of an array."""
+    for k, x in enumerate(leaves):
+        if type(x) is ShapeDtypeStruct:
+            raise TypeError(
+                f"Argument '{name_of_argument(names, k)}' of shape {typeof(x).str_short()} of type "
+                f"{type(x)} is not a valid JAX type. A ShapeDtypeStruct does not have a value. "
+                "Fix: pass an array, or call jax.eval_shape, which needs types only."
+            )
+
+
+def _is_open(shardings: Any) -> bool:
+    """Does a call ask for no shardings at all?"""
+    return shardings is None or isinstance(shardings, UnspecifiedValue)
 
 
 def _check_hashable(x: Any) -> None:
@@ -608,8 +622,7 @@ def jit(
     check_callable(fun)
     if device is not None and backend is not None:
         raise ValueError(
-            f"can't specify both a device and a backend for jit, got device={device} and "
-            f"{backend=}."
+            f"can't specify both a device and a backend for jit, got {device=} and {backend=}."
         )
     if device is not None or backend is not None:
         warnings.warn(
@@ -620,7 +633,7 @@ def jit(
             stacklevel=2,
         )
         for name, asked_for in (("in", in_shardings), ("out", out_shardings)):
-            if not (asked_for is None or isinstance(asked_for, UnspecifiedValue)):
+            if not _is_open(asked_for):
                 raise ValueError(
                     f"If backend or device is specified on jit, then {name}_shardings should not "
                     "be specified."

@@ -21,15 +21,15 @@ from ..primitives.common import layers, zero_of
 from ..primitives.keys import PRNGKeyArray
 from ..primitives.sharding import reshard_p, sharding_constraint_p
 from ..runtime.array import ArrayImpl, make_array
-from ..runtime.commitment import name_shardings
+from ..runtime.commitment import check_stays, name_shardings
 from ..runtime.devices import Device, default_backend
 from ..runtime.dispatch import to_array
-from ..runtime.layouts import Format
+from ..runtime.layouts import Format, Layout
 from ..runtime.meshes import AxisType, get_abstract_mesh, get_mesh, named_mesh
 from ..runtime.partition_spec import PartitionSpec, axes_of
 from ..runtime.placement import from_shards, place, sharding_of
 from ..runtime.shardings import NamedSharding, Sharding, SingleDeviceSharding, Space, has_devices
-from .asked import check_fits, checked
+from .asked import check_fits, check_layouts, checked
 
 running: Any = lazy_module("pullback.runtime.queue")
 
@@ -142,6 +142,8 @@ def _target(device: Any) -> Any:
 
 
 def _put_now(leaf: Any, device: Any, semantics: Any) -> Any:
+    if isinstance(device, Format):
+        _check_format(leaf, device)
     # An array of keys stays one: as an operand it would be its words.
     keys = isinstance(leaf, PRNGKeyArray)
     x = leaf if keys else to_array(leaf, True)
@@ -154,7 +156,8 @@ def _put_now(leaf: Any, device: Any, semantics: Any) -> Any:
         return place(x, sharding_of(x).with_memory_kind(kind))
     sharding = _sharding(device)
     if sharding is None:
-        return x
+        own = getattr(leaf, "_lies_on", None)
+        return x if x is leaf or not isinstance(own, Sharding) else place(x, own)
     if not has_devices(sharding) and get_mesh().empty:
         raise ValueError(
             "device_put takes shardings with devices, got one over a `jax.sharding.AbstractMesh`: "
@@ -162,6 +165,17 @@ def _put_now(leaf: Any, device: Any, semantics: Any) -> Any:
         )
     check_fits([sharding], [typeof(x)], lambda k: "", "device_put args")
     return x if x is leaf and getattr(x, "_lies_on", None) == sharding else place(x, sharding)
+
+
+def _check_format(leaf: Any, wanted: Format) -> None:
+    """ValueError for a format that leaves the layout open, or is not one of arrays of this rank."""
+    aval = typeof(leaf)
+    if wanted.layout is Layout.AUTO:
+        raise ValueError(
+            "sharding and layout in `Layout` instance should be concrete. Got layout: "
+            f"{wanted} for input {aval.str_short()}"
+        )
+    check_layouts([wanted], [aval], lambda k: "result", "jit outputs")
 
 
 def _check_value(leaf: Any) -> None:
@@ -259,10 +273,15 @@ def make_array_from_callback(
     Array([0., 1.], dtype=float32)
     """
     target = sharding.sharding if isinstance(sharding, Format) else sharding
+    if isinstance(sharding, Format) and sharding.layout is Layout.AUTO:
+        raise TypeError(
+            "`Layout.AUTO` cannot be used in place of a device-local layout when calling "
+            f"`jax.make_array_from_callback`. Got {sharding}"
+        )
     if not isinstance(target, Sharding):
         raise TypeError(
-            f"sharding should be an instance of `jax.sharding`. Got {sharding} of type "
-            f"{type(sharding)}. Fix: NamedSharding(mesh, spec)"
+            f"sharding should be an instance of `jax.sharding`. Got {target} of type "
+            f"{type(target)}. Fix: NamedSharding(mesh, spec)"
         )
     parts = []
     for device, index in target.devices_indices_map(tuple(shape)).items():
@@ -473,11 +492,9 @@ def _constrained(leaf: Any, target: Sharding | None) -> Any:
     if target is None:
         return leaf
     if not isinstance(leaf, Tracer) and not is_staged():
-        if not has_devices(target) and not isinstance(leaf, ArrayImpl):
-            raise ValueError(
-                "Target sharding contains a `jax.sharding.AbstractMesh` which requires the input "
-                f"passed should be a `jax.Array` on such a mesh. Got {type(leaf)}"
-            )
+        if not has_devices(target):
+            _check_on_mesh(leaf, target)
+        check_stays(leaf, target, "x of with_sharding_constraint")
         return place(to_array(leaf, True), target)
     free = PartitionSpec.UNCONSTRAINED
     name_shardings()
@@ -490,6 +507,27 @@ def _constrained(leaf: Any, target: Sharding | None) -> Any:
             k for k, part in enumerate(getattr(target, "spec", ())) if part is free
         ),
     )
+
+
+def _check_on_mesh(x: Any, target: Any) -> None:
+    """ValueError or TypeError unless an array lies on a mesh of the shape of an abstract one."""
+    shape = typeof(x).str_short()
+    if not isinstance(x, ArrayImpl):
+        raise ValueError(
+            "Target sharding contains a `jax.sharding.AbstractMesh` which requires the input "
+            f"passed should be a `jax.Array` on such a mesh. Got {type(x)} with shape {shape}"
+        )
+    if not isinstance(x.sharding, NamedSharding):
+        raise TypeError(
+            "The sharding on the input must be a `NamedSharding` since the target sharding has an "
+            f"`AbstractMesh` in it. Got sharding type {type(x.sharding)} for shape {shape}"
+        )
+    have, want = x.sharding.mesh.shape_tuple, target.mesh.shape_tuple
+    if have != want:
+        raise ValueError(
+            f"Mesh shape of the input {have} does not match the mesh shape of the target sharding "
+            f"{want} for shape {shape}"
+        )
 
 
 def _check_auto(target: NamedSharding) -> None:
@@ -621,6 +659,9 @@ def placed(x: Any, device: Any, *, filled: bool = False) -> Any:
     if device is None:
         return x
     if not is_staged() and not isinstance(x, Tracer):
+        asked = None if filled or isinstance(device, PartitionSpec) else _sharding(device)
+        if asked is not None:
+            check_stays(x, asked, "args[0] of convert_element_type")
         return device_put(x, device)
     target = _sharding(_target(device))
     known = not isinstance(x, Tracer)

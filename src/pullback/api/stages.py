@@ -123,6 +123,8 @@ class Stage:
         lambda self: tuple(k for k, d in enumerate(self._call.params["donated_invars"]) if d)
     )
 
+    _no_kwargs = property(lambda self: False)
+
     # What tests of JAX read that is not public: a program without the constants that JAX hands to
     # programs as arguments, which ours hold.
     _inner = property(
@@ -136,6 +138,7 @@ class _Inner:
 
     in_avals: list[Any]
     const_args: tuple[Any, ...] = ()
+    _kept_var_idx: Any = None
 
 
 class Traced(Stage):
@@ -279,7 +282,16 @@ class Compiled(Stage):
     Array([1., 2., 3.], dtype=float32)
     """
 
-    _params = _executable = property(lambda self: self._inner)
+    @property
+    def _executable(self) -> Any:
+        """What it takes of the arguments: those that are used, unless all were to be kept."""
+        call, n = self._call, len(self._call.consts)
+        avals = call.closed.in_avals[n:]
+        used = Flow(call.closed.jaxpr).used >> n
+        kept = [k for k in range(len(avals)) if call.params["keep_unused"] or used >> k & 1]
+        return _Inner([avals[k] for k in kept], _kept_var_idx=set(kept))
+
+    _params = property(lambda self: self._inner)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = tree.flatten((args, kwargs))

@@ -25,6 +25,7 @@ from .arguments import (
     checked_avals,
     flat_function,
 )
+from .jit import JitWrapped
 
 
 def make_jaxpr(
@@ -79,9 +80,9 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     ShapeDtypeStruct(shape=(2,), dtype=float32)
     """
     check_callable(fun)
-    own = getattr(fun, "__dict__", {}).get("eval_shape")
-    if own is not None and isinstance(fun, JitFunction):  # it knows which shardings it asks for
-        return own(*args, **kwargs)
+    slow = fun._slow if isinstance(fun, JitFunction) else None
+    if isinstance(slow, JitWrapped):  # it knows which shardings it asks for
+        return slow.eval_shape(*args, **kwargs)
     leaves, in_tree = tree.flatten((args, kwargs))
     avals = checked_avals(fun, leaves, args, kwargs)
     program = programs.traced(fun, args, kwargs, (), in_tree, avals)

@@ -276,6 +276,8 @@ for _name in (
     "tanh",
 ):
     param_rules[_name] = _without_defaults(accuracy=None)
+for _name in ("random_bits", "random_split"):
+    param_rules[_name] = _without_defaults(partitionable=False)
 param_rules["mul"] = _without_defaults(out_dtype=None)
 param_rules["convert_element_type"] = _without_defaults(sharding=None)
 param_rules["reshard"] = lambda params: iter(())  # the type of the result says it

@@ -552,6 +552,8 @@ def _like(name: str, a: Any, fill: Any, dtype: Any, shape: Any, device: Any) -> 
     d = user_dtype(dtype, name)
     if _tells(a) or is_key_dtype(getattr(a, "dtype", None)):
         d = a.dtype if d is None else d
+        if shape is None and device is None and not is_arraylike(a):
+            device = getattr(a, "sharding", None)  # a type says where an array is to lie
         return placed(lax.full(a.shape if shape is None else shape, fill, d), device, filled=True)
     return placed(lax.full_like(unwrap(a), fill, d, shape), device, filled=True)
 

@@ -437,24 +437,19 @@ def _eqn_has_keys(eqn: JaxprEqn) -> bool:
     return eqn.primitive in physical_rules or any(has_keys(j) for j in jaxprs_in_params(eqn.params))
 
 
-def _lowering() -> Any:
-    """What a lowering is remembered by: the order of bits is a flag."""
-    return "lower_keys", config.threefry_partitionable.get()
-
-
 def lower_keys(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The same program with base arrays in place of key arrays, among arguments, results and
     constants too. Remembered.
     """
     if not has_keys(closed.jaxpr):
         return closed
-    found = closed.derived.get(_lowering())
+    found = closed.derived.get("lower_keys")
     if found is None:
         jaxpr = lower_keys_in(closed.jaxpr)
         found = ClosedJaxpr(jaxpr, [base_array(c) for c in closed.consts])
         if any(isinstance(c, Tracer) for c in closed.consts):
             return found
-        closed.derived[_lowering()] = found
+        closed.derived["lower_keys"] = found
     return found
 
 
@@ -462,7 +457,7 @@ def lower_keys_in(jaxpr: Jaxpr) -> Jaxpr:
     """The same program with base arrays in place of key arrays, among constvars too. Remembered."""
     if not has_keys(jaxpr):
         return jaxpr
-    found = jaxpr.derived.get(_lowering())
+    found = jaxpr.derived.get("lower_keys")
     if found is None:
         n = len(jaxpr.constvars)
         avals = [physical_aval(v.aval) for v in (*jaxpr.constvars, *jaxpr.invars)]
@@ -472,7 +467,7 @@ def lower_keys_in(jaxpr: Jaxpr) -> Jaxpr:
         if consts:
             raise AssertionError("internal error in pullback: the lowering of keys made constants")
         found = lowered.replace(constvars=lowered.invars[:n], invars=lowered.invars[n:])
-        jaxpr.derived[_lowering()] = found
+        jaxpr.derived["lower_keys"] = found
     return found
 
 

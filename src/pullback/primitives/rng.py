@@ -85,7 +85,14 @@ def _check_keys(name: str, aval: Any) -> PRNGImpl:
 
 
 # --- key primitives ---
-def _bits_aval(keys: Any, *, bit_width: int, shape: Any) -> ShapedArray:
+# The flag jax_threefry_partitionable changes bits, and it is read where an operation is written: by
+# the time a program is lowered, the block that set it may be over. It is a parameter where it is
+# off.
+def _order() -> dict[str, bool]:
+    return {} if config.threefry_partitionable.get() else {"partitionable": False}
+
+
+def _bits_aval(keys: Any, *, bit_width: int, shape: Any, partitionable: bool = True) -> ShapedArray:
     _check_keys("random_bits", keys)
     if bit_width not in (8, 16, 32, 64):
         raise TypeError(f"bit_width must be 8, 16, 32 or 64, got {bit_width}")
@@ -96,7 +103,7 @@ def _seed_aval(seeds: Any, *, impl: PRNGImpl) -> ShapedArray:
     return key_aval(impl, seeds.shape)
 
 
-def _split_aval(keys: Any, *, shape: Any) -> ShapedArray:
+def _split_aval(keys: Any, *, shape: Any, partitionable: bool = True) -> ShapedArray:
     return key_aval(_check_keys("random_split", keys), (*keys.shape, *shape))
 
 
@@ -154,7 +161,7 @@ def _check_key_data(impl: PRNGImpl, data: Any) -> None:
 
 def random_bits(keys: Any, bit_width: int, shape: Any) -> Any:
     """Bits of `shape` for each key."""
-    return random_bits_p.bind(keys, bit_width=bit_width, shape=tuple(shape))
+    return random_bits_p.bind(keys, bit_width=bit_width, shape=tuple(shape), **_order())
 
 
 def random_seed(seeds: Any, impl: Any) -> Any:
@@ -195,7 +202,7 @@ def _seed_physical(avals: Any, seeds: Any, *, impl: PRNGImpl) -> Any:
 
 def random_split(keys: Any, shape: Any) -> Any:
     """`shape` new keys from each key."""
-    return random_split_p.bind(keys, shape=tuple(shape))
+    return random_split_p.bind(keys, shape=tuple(shape), **_order())
 
 
 def random_fold_in(keys: Any, data: Any) -> Any:
@@ -676,20 +683,24 @@ def _as_known(impl: PRNGImpl, base: Any) -> Any:
     return reshape(base, (*typeof(base).shape[:-1], *impl.key_shape))
 
 
-def _bits_physical(avals: Any, base: Any, *, bit_width: int, shape: Any) -> Any:
+def _bits_physical(
+    avals: Any, base: Any, *, bit_width: int, shape: Any, partitionable: bool = True
+) -> Any:
     impl = avals[0].dtype.impl
 
     def bits(key: Any) -> Any:
-        return impl.random_bits(_as_known(impl, key), bit_width, shape)
+        with config.threefry_partitionable(partitionable):
+            return impl.random_bits(_as_known(impl, key), bit_width, shape)
 
     return _over(impl, bits, (base,), (1,))
 
 
-def _split_physical(avals: Any, base: Any, *, shape: Any) -> Any:
+def _split_physical(avals: Any, base: Any, *, shape: Any, partitionable: bool = True) -> Any:
     impl = avals[0].dtype.impl
 
     def split(key: Any) -> Any:
-        return _stored(impl, impl.split(_as_known(impl, key), shape))
+        with config.threefry_partitionable(partitionable):
+            return _stored(impl, impl.split(_as_known(impl, key), shape))
 
     return _over(impl, split, (base,), (1,))
 

@@ -43,8 +43,8 @@ def with_batch_axis(what: str, spec: Any, dim: int, over: Any, free: Any = None)
     own = {n for part in spec for n in names_in(part)}
     if own & set(names_in(over)):
         raise ValueError(
-            f"vmap spmd_axis_name {over} cannot appear in {what} spec, but got spec {spec}. Fix: "
-            "another mesh axis."
+            f"vmap spmd_axis_name {names_in(over)} cannot appear in {what} spec, but got spec "
+            f"{spec}. Fix: another mesh axis."
         )
     parts = [*spec, *([None] * max(0, dim - len(spec)))]
     parts.insert(dim, over or free)
@@ -66,6 +66,14 @@ def _batch(
     """The axis of the batch lies over the axes of the mesh that `vmap` was told
     (`spmd_axis_name`); else the compiler decides about it."""
     (x,), (d,) = args, dims
+    if over and not hasattr(sharding, "spec"):
+        raise ValueError(
+            "If you are using spmd_axis_name parameter of jax.vmap, please make sure to run your "
+            "jitted function inside the mesh context manager. Only `jax.lax."
+            "with_sharding_constraint` with `jax.sharding.NamedSharding` as an input can be "
+            "transformed with spmd_axis_name batching rules outside of an explicit mesh context "
+            f"manager scope {sharding}"
+        )
     free = frozenset({*([] if over else [d]), *(k + (k >= d) for k in unconstrained_dims)})
     if hasattr(sharding, "spec"):
         spec = sharding.spec

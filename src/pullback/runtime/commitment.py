@@ -19,7 +19,7 @@ from typing import Any
 from ..control.call import UNSPECIFIED
 from ..core.avals import intern
 from ..core.explicit import names_in
-from ..core.jaxpr import Jaxpr, Literal, jaxprs_in_params
+from ..core.jaxpr import Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from ..primitives.sharding import inspect_effect
 from .devices import default_device_or_first
 from .meshes import Mesh, get_abstract_mesh, get_mesh
@@ -40,6 +40,7 @@ from .spreading import inspected, spec_of, spread, trimmed, type_sharding
 __all__ = [
     "Flow",
     "check_devices",
+    "check_stays",
     "commit",
     "devices_of",
     "held",
@@ -58,7 +59,7 @@ class Flow:
 
     __slots__ = (
         "arg_ranks", "follows", "forwarded", "hosts", "inspected", "inspects", "jaxpr", "named",
-        "ranks", "used",
+        "namers", "ranks", "used",
     )  # fmt: skip
 
     def __init__(self, jaxpr: Jaxpr, apart: bool = False) -> None:
@@ -69,8 +70,10 @@ class Flow:
         self.inspected: set[Any] = set()
         # Are results in the host's memory?
         self.hosts = any(getattr(v.aval, "_memory_space", None) is not None for v in jaxpr.outvars)
-        self.named: list[Sharding] = []
-        bits = _bits(jaxpr, [1 << k for k in range(len(jaxpr.invars))], self.named, apart)
+        found: list[tuple[Sharding, JaxprEqn]] = []
+        bits = _bits(jaxpr, [1 << k for k in range(len(jaxpr.invars))], found, apart)
+        self.named = [s for s, _ in found]
+        self.namers = [eqn for _, eqn in found]  # the equations that name them
         self.follows = bits
         self.forwarded = [-1 if type(v) is Literal else place.get(v, -1) for v in jaxpr.outvars]
         touched = 0
@@ -90,10 +93,9 @@ def _union(words: Any) -> int:
     return out
 
 
-def _bits(
-    jaxpr: Jaxpr, given: Sequence[int], named: list[Sharding], apart: bool = False
-) -> list[int]:
-    """For each result the set of arguments that it follows from, as bits."""
+def _bits(jaxpr: Jaxpr, given: Sequence[int], named: list[Any], apart: bool = False) -> list[int]:
+    """For each result the set of arguments that it follows from, as bits. Shardings that equations
+    name are added to `named`, with their equations."""
     known: dict[Any, int] = dict(zip(jaxpr.invars, given, strict=True))
 
     def read(v: Any) -> int:
@@ -101,22 +103,8 @@ def _bits(
 
     for eqn in jaxpr.eqns:
         ins = [read(v) for v in eqn.invars]
-        name = eqn.primitive.name
-        wish = eqn.params["sharding"] if name == "sharding_constraint" else None
-        if isinstance(wish, Sharding) and has_devices(wish):
-            named.append(wish)
-        if name == "device_put":
-            named += [s for s in eqn.params["devices"] if isinstance(s, Sharding)]
-        for key in ("dst_sharding", "out_sharding"):
-            if isinstance(eqn.params.get(key), Sharding):
-                named.append(eqn.params[key])
-        if name in ("iota", "broadcast_in_dim", "reshape") and eqn.params["sharding"] is not None:
-            named.append(eqn.params["sharding"])
-        if name == "shard_map" and isinstance(eqn.params["mesh"], Mesh):
-            named.append(NamedSharding(eqn.params["mesh"], PartitionSpec()))
-        if name == "jit":
-            asked = (*eqn.params["in_shardings"], *eqn.params["out_shardings"])
-            named += [s for s in asked if isinstance(s, Sharding)]
+        named += [(s, eqn) for s in _shardings_named(eqn)]
+        if eqn.primitive.name == "jit":
             outs = _bits(eqn.params["jaxpr"].jaxpr, ins, named)
             if apart:
                 outs = [_union(outs)] * len(outs)
@@ -126,6 +114,25 @@ def _bits(
             outs = [_union(ins)] * len(eqn.outvars)
         known.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
+
+
+def _shardings_named(eqn: JaxprEqn) -> list[Sharding]:
+    """The shardings that an equation says itself."""
+    name, params = eqn.primitive.name, eqn.params
+    found: list[Any] = []
+    if name == "sharding_constraint":
+        wish = params["sharding"]
+        found += [wish] if isinstance(wish, Sharding) and has_devices(wish) else []
+    elif name == "device_put":
+        found += params["devices"]
+    elif name == "shard_map" and isinstance(params["mesh"], Mesh):
+        found.append(NamedSharding(params["mesh"], PartitionSpec()))
+    elif name == "jit":
+        found += (*params["in_shardings"], *params["out_shardings"])
+    elif name in ("iota", "broadcast_in_dim", "reshape"):
+        found.append(params["sharding"])
+    found += [params.get(key) for key in ("dst_sharding", "out_sharding")]
+    return [s for s in found if isinstance(s, Sharding)]
 
 
 def devices_of(jaxpr: Jaxpr, shardings: Sequence[Any]) -> int:
@@ -199,7 +206,7 @@ def lie(
         if isinstance(s, Sharding):
             _check_as_asked(flow, k, lies[k], s)
             lies[k] = s
-    check_devices(flow, lies, outs)
+    check_devices(flow, lies, outs, mesh)
     found = _inferred(flow, lies, given, [*asked, *flow.named], mesh)
     if found is None and not flow.hosts:
         return _by_default(program)
@@ -261,18 +268,21 @@ def _check_as_asked(flow: Flow, k: int, have: Sharding | None, asked: Sharding) 
     if not have.is_equivalent_to(asked, flow.arg_ranks[k]):
         raise ValueError(
             "Sharding passed to jit does not match the sharding on the respective arg. Got jit "
-            f"sharding: {asked},\narg sharding: {have} for {_argument(flow, k)[:-4]}. Fix: "
+            f"sharding: {asked},\narg sharding: {have} for arg type: "
+            f"{flow.jaxpr.invars[k].aval.str_short()}, {_argument(flow, k)[:-4]}. Fix: "
             "jax.device_put(x, sharding) lays it out so."
         )
 
 
-def check_devices(flow: Flow, lies: Sequence[Sharding | None], outs: Sequence[Any] = ()) -> None:
+def check_devices(
+    flow: Flow, lies: Sequence[Sharding | None], outs: Sequence[Any] = (), mesh: Mesh | None = None
+) -> None:
     """ValueError unless all that a program uses is on the same devices: its arguments, the
-    shardings that are asked for its results, and those that it names itself.
+    shardings that are asked for its results, those that it names itself, and the mesh in force.
     """
     first: Any = None
     places: Any = None
-    for what, sharding in _placed(flow, lies, outs):
+    for what, sharding in _placed(flow, lies, outs, mesh):
         own = _devices(sharding)
         if places is None:
             first, places = what, own
@@ -288,17 +298,23 @@ def check_devices(flow: Flow, lies: Sequence[Sharding | None], outs: Sequence[An
 
 
 def _placed(
-    flow: Flow, lies: Sequence[Sharding | None], outs: Sequence[Any]
+    flow: Flow, lies: Sequence[Sharding | None], outs: Sequence[Any], mesh: Mesh | None
 ) -> Iterator[tuple[Callable[[], str], Sharding]]:
     """What a call has to do with that is on devices, and a text for each."""
     for k, sharding in enumerate(lies):
         if sharding is not None and flow.used >> k & 1:
             yield functools.partial(_argument, flow, k), sharding
+    if mesh is not None and not mesh.empty:
+        yield lambda: "jit's context mesh", NamedSharding(mesh, PartitionSpec())
     for sharding in outs:
         if isinstance(sharding, Sharding):
             yield lambda: "explicit output sharding", sharding
-    for sharding in flow.named:
-        yield lambda: "device_put or sharding_constraint inside jit", sharding
+    for sharding, eqn in zip(flow.named, flow.namers, strict=True):
+        yield functools.partial(_named_by, eqn), sharding
+
+
+def _named_by(eqn: JaxprEqn) -> str:
+    return f"{eqn.primitive.name} inside jit"
 
 
 def _argument(flow: Flow, k: int) -> str:
@@ -315,6 +331,22 @@ def _devices(sharding: Sharding) -> tuple[Any, ...] | None:
         mesh = sharding.mesh
         return tuple(mesh.devices.flat) if isinstance(mesh, Mesh) else None
     return sharding._device_assignment  # type: ignore[no-any-return]
+
+
+def check_stays(x: Any, target: Sharding, what: str) -> None:
+    """ValueError if an array is committed to other devices than those of `target`, or to them in
+    another order: only `device_put` moves arrays."""
+    have = (held([x]) or [None])[0]
+    if have is None:
+        return
+    own, want = _devices(have), _devices(target)
+    if own is not None and want is not None and own != want:
+        raise ValueError(
+            f"Received incompatible devices for jitted computation. Got argument {what} with shape "
+            f"{x.aval.str_short()} and with device ids {[d.id for d in own]} on platform CPU and "
+            f"sharding_constraint inside jit with device ids {[d.id for d in want]} on platform "
+            "CPU. Fix: jax.device_put(x, sharding) moves an array."
+        )
 
 
 def types_lie(jaxpr: Jaxpr) -> list[Sharding | None]:

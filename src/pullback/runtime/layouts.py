@@ -80,8 +80,9 @@ class Format:
     def __init__(self, layout: Any = None, sharding: Any = None) -> None:
         if isinstance(layout, Layout) and sharding is None:
             raise ValueError(
-                "Sharding has to be concrete when layout is of type Layout. Fix: Format(layout, "
-                "sharding)."
+                f"Sharding has to be concrete when layout is of type {type(layout)}. Please pass a "
+                "`jax.sharding.NamedSharding` or `jax.sharding.SingleDeviceSharding` to the "
+                f"sharding argument. Got sharding {sharding}"
             )
         if not (layout is None or layout is Layout.AUTO or isinstance(layout, Layout)):
             raise TypeError(

@@ -488,6 +488,11 @@ def make_mesh(
     >>> dict(pb.make_mesh((1, 1), ("data", "model")).shape)
     {'data': 1, 'model': 1}
     """
+    if not all(isinstance(n, int | np.integer) for n in axis_shapes):
+        raise ValueError(
+            "`axis_shapes` passed to `make_mesh` should be a sequence of ints. Got "
+            f"{tuple(axis_shapes)}"
+        )
     chosen = _all_devices() if devices is None else list(devices)
     need = int(np.prod(axis_shapes, dtype=int))
     if need > len(chosen):

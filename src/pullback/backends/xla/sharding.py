@@ -87,7 +87,11 @@ def sharding_attr(ctx: ModuleContext, sharding: Any, ndim: int) -> Any:
     if not is_named(sharding):
         return None
     spec = [*sharding.spec, *[None] * (ndim - len(sharding.spec))]
-    dims = [sdy.DimensionShardingAttr.get(_axes(part), is_closed=True) for part in spec]
+    free = sharding.spec.UNCONSTRAINED
+    dims = [
+        sdy.DimensionShardingAttr.get([] if p is free else _axes(p), is_closed=p is not free)
+        for p in spec
+    ]
     return sdy.TensorShardingAttr.get(mesh_symbol(ctx, sharding.mesh), dims)
 
 

@@ -94,7 +94,7 @@ def count_subjaxpr_to_hlo_conversion(fun_name: str) -> Iterator[Callable[[], int
     def named(closed: Any, name: str) -> bool:
         return any(
             eqn.params.get("name") == name for eqn in closed.jaxpr.eqns
-        ) or closed.jaxpr.debug_info.func_name == name  # fmt: skip
+        ) or getattr(closed.jaxpr.debug_info, "func_name", None) == name  # fmt: skip
 
     def heard(self: Any, closed: Any, *_: Any, **__: Any) -> None:
         nonlocal count
