@@ -230,15 +230,43 @@ def test_warm_start(tmp_path: Any) -> None:
 def test_stacks_are_shared_among_threads() -> None:
     """Matrices of a stack are done side by side, also large ones, for which the library has threads
     of its own; but a few very large ones are left to these."""
-    stack = positive(8, 120, 120)
+    stack = positive(8, 520, 520)
     text = str(pb.jit(LINALG.cholesky).lower(stack).as_text("loops"))
     assert text.index("for parallel") < text.index("call spotrf")
+    stack = positive(8, 120, 120)
+    text = str(pb.jit(LINALG.cholesky).lower(stack).as_text("loops"))
+    assert text.index("for parallel") < text.index("call tile_f32")
     few = pb.ShapeDtypeStruct((2, 600, 600), "float32")
     assert (
         "for parallel" not in pb.jit(LINALG.cholesky).lower(few).as_text("loops").split("spotrf")[0]
     )
     got, want = LINALG.cholesky(stack), np.linalg.cholesky(stack)
     np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("n", [24, 25, 31, 32, 33, 48, 65, 127, 200, 301, 511])
+def test_factors_in_blocks(n: int, dtype: str) -> None:
+    """Blocks of rows: products by tiles, no routine of the library; in loops as well. Only the
+    lower triangle is read. Pivots that are not positive, wherever they stand, and NaN give NaN."""
+    with pb.enable_x64(dtype == "d"):
+        a = positive(n, n, dtype=dtype) / np.asarray(n, dtype)
+        text = str(pb.jit(LINALG.cholesky).lower(a).as_text("loops"))
+        assert "potrf" not in text
+        assert f"call tile_{'f32' if dtype == 'f' else 'f64'}_2" in text
+        want = np.linalg.cholesky(a)
+        close(np.tril(LINALG.cholesky(a)), want, dtype)
+        lower = np.tril(a) + np.triu(np.full_like(a, np.nan), 1)
+        close(np.tril(LINALG.cholesky(lower, symmetrize_input=False)), want, dtype)
+        twice = lambda a: lax.fori_loop(0, 2, lambda _, x: LINALG.cholesky(x @ x.T), a)
+        again = np.linalg.cholesky(a @ a.T)
+        close(pb.jit(twice)(a), np.linalg.cholesky(again @ again.T), dtype)
+        for k in (0, 15, 16, n - 1):
+            for value in (-1, 0, np.nan):
+                bad = a.copy()
+                bad[k, k] = value
+                lost = np.tril_indices(n)
+                assert np.isnan(np.asarray(pb.jit(LINALG.cholesky)(bad))[lost]).all()
 
 
 def test_stacks_of_nothing() -> None:

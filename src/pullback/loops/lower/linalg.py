@@ -11,7 +11,7 @@ from typing import Any
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.libraries import OWN_THREADS, routine
-from pullback.loops.lower import complex_math as cm, eigen, small
+from pullback.loops.lower import blocked, complex_math as cm, eigen, small
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, part_dtype, read
 from pullback.loops.lower.lapack import (
@@ -122,6 +122,9 @@ def _cholesky(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> 
     if small.in_lanes(batch, x.dtype, n, CHOLESKY_MOST):
         in_lanes = lambda b, op: small.cholesky(b, _entries(b, x), op.outs[0])
         return _lanes_op(g, "cholesky", ins, outs, x.size * (n + 4.0), in_lanes)[0]
+    if blocked.in_blocks(x.dtype, n):
+        one_of = lambda b, op, where: blocked.cholesky(b, x, op.outs[0], where)
+        return _stack_op(g, "cholesky", ins, outs, batch, n**3 / 3, one_of)[0]
     name = routine(x.dtype, "potrf")
 
     def one(b: Builder, op: Opaque, where: Where) -> None:
