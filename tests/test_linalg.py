@@ -279,3 +279,20 @@ def test_triangular_solve_of_unlike_batches(a: tuple[int, ...], b: tuple[int, ..
         for solve in (lib.lax.linalg.triangular_solve, lib.jit(lib.lax.linalg.triangular_solve)):
             with pytest.raises(ValueError):
                 solve(np.ones(a, "f"), np.ones(b, "f"))
+
+
+@pytest.mark.parametrize("calc_q", [False, True])
+@pytest.mark.parametrize("shape", [(2, 3, 3), (1, 1), (0, 0), (2, 0), (0, 3, 3), ()])
+def test_programs_of_hessenberg_are_jaxs(shape: tuple[int, ...], calc_q: bool) -> None:
+    """One jitted function; of no columns, zeros of the operand's dtype, integers too."""
+
+    def program(lib: Any, dtype: str) -> str:
+        f = scipy_op("hessenberg", calc_q=calc_q)
+        try:
+            return str(lib.make_jaxpr(lambda a: f(lib, a))(np.zeros(shape, dtype)))
+        except IndexError as error:
+            return type(error).__name__
+
+    assert program(pb, "f") == program(jax, "f")
+    if 0 in shape[-1:]:
+        assert program(pb, "i") == program(jax, "i")

@@ -9,6 +9,7 @@ import jax.scipy.cluster.vq
 import jax.scipy.fft
 import jax.scipy.integrate
 import jax.scipy.interpolate
+import jax.scipy.optimize
 import jax.scipy.sparse.linalg
 import jax.scipy.spatial.transform
 import jax.scipy.stats
@@ -390,6 +391,27 @@ def test_legendre_functions() -> None:
         pullback.scipy.special.lpmn_values(1, 2, z, True)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_legendre_functions_beyond_one_are_real_for_order_zero_alone() -> None:
+    """The values are JAX's; so are the slopes, but for those of order 0, which it has as NaN."""
+    z = np.array([-1.5, 0.5, 1.01, 3], np.float32)
+    got, want = pullback.scipy.special.lpmn(3, 3, z), jax.scipy.special.lpmn(3, 3, z)
+    np.testing.assert_allclose(got[0], want[0], rtol=1e-5, atol=1e-6)
+    for order in (1, 2, 3):
+        slopes, wanted = (x[1][order, order:] for x in (got, want))
+        np.testing.assert_allclose(slopes, wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(got[1][0, 1], [1, 1, 1, 1], rtol=1e-6)
+    same(lambda s: s.lpmn_values(3, 3, z, True), "scipy.special", 1e-5)
+    same(lambda s: s.lpmn_values(3, 3, z, False), "scipy.special", 1e-5)
+
+
+def test_bessel_jn_of_no_order() -> None:
+    """The orders are 0 ... v; below -1 JAX's slices give anything."""
+    same(lambda s: s.bessel_jn(P, v=-1), "scipy.special")
+    with pytest.raises(ValueError, match=r"v=-2 must be -1 or larger"):
+        pullback.scipy.special.bessel_jn(P, v=-2)
+
+
 def test_bessel_jn_of_small_arguments() -> None:
     """JAX's recurrence overflows at 1 in float32, and gives NaN."""
     z = np.array([1e-30, 1e-6, 0.01, 0.5, 1, 3, 8, 20, -3, 0], np.float32)
@@ -614,3 +636,36 @@ def test_functions_that_jax_jits_are_calls_in_jaxprs():
 
     ours = names(pullback, pullback.scipy.stats, pullback.scipy.linalg)
     assert ours == names(jax, jax.scipy.stats, jax.scipy.linalg)
+
+
+def _evaluations(lib, method, **options):
+    """(the points at which `minimize` evaluates a function, the result)."""
+    points = []
+    jnp = lib.numpy
+
+    def fun(x):
+        lib.debug.callback(lambda v: points.append(np.asarray(v)), x)
+        return jnp.sum((x - 1) ** 4 + jnp.arange(1, 4) * x**2)
+
+    start = jnp.array([0.5, -3, 2])
+    found = lib.scipy.optimize.minimize(fun, start, method=method, options=options)
+    lib.effects_barrier()
+    return points, found
+
+
+@pytest.mark.parametrize("method", ["BFGS", "l-bfgs-experimental-do-not-rely-on-this"])
+def test_line_searches_evaluate_each_point_once(method):
+    """The end of a search was evaluated again: JAX counts, and makes, half as many calls."""
+    points, found = _evaluations(pullback, method)
+    assert len(points) == int(found.nfev) == int(found.njev)
+    assert len(points) <= 1.25 * len(_evaluations(jax, method)[0])
+
+
+def test_a_search_out_of_steps_keeps_the_best_point():
+    """Its value and gradient are those of the point."""
+    _, found = _evaluations(pullback, "BFGS", line_search_maxiter=1, maxiter=2)
+    x = np.asarray(found.x, float)
+    slope = 4 * (x - 1) ** 3 + 2 * np.arange(1, 4) * x
+    np.testing.assert_allclose(found.jac, slope, rtol=1e-4, atol=1e-4)
+    value = np.sum((x - 1) ** 4 + np.arange(1, 4) * x**2)
+    np.testing.assert_allclose(found.fun, value, rtol=1e-5)

@@ -55,7 +55,7 @@ class OptimizeResults(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """A line search between bounds: `low` is the best step so far."""
+    """A line search between bounds: `low` is the best step so far, `g_low` the gradient there."""
 
     k: Any
     done: Any
@@ -63,6 +63,7 @@ class _Search(NamedTuple):
     low: Any
     f_low: Any
     d_low: Any
+    g_low: Any
     high: Any
     f_high: Any
     d_high: Any
@@ -116,27 +117,23 @@ def _wolfe_search(
         high = jnp.where(bad, s.step, jnp.where(turned, s.low, s.high))
         f_high = jnp.where(bad, f, jnp.where(turned, s.f_low, s.f_high))
         d_high = jnp.where(bad, d, jnp.where(turned, s.d_low, s.d_high))
-        low, f_low, d_low = (
-            jnp.where(bad, a, b) for a, b in ((s.low, s.step), (s.f_low, f), (s.d_low, d))
+        low, f_low, d_low, g_low = (
+            jnp.where(bad, a, b)
+            for a, b in ((s.low, s.step), (s.f_low, f), (s.d_low, d), (s.g_low, g))
         )
         bracketed = s.bracketed | bad | turned
         inner = _interpolate(low, f_low, d_low, high, f_high, d_high)
         inner = jnp.where(jnp.isfinite(f_high) & jnp.isfinite(d_high), inner, 0.5 * (low + high))
         step = jnp.where(done, s.step, jnp.where(bracketed, inner, 2 * s.step))
-        return _Search(
-            s.k + 1, done, bracketed, low, f_low, d_low, high, f_high, d_high, step, f, g
-        )
+        lower, upper = (low, f_low, d_low, g_low), (high, f_high, d_high)
+        return _Search(s.k + 1, done, bracketed, *lower, *upper, step, f, g)
 
     start = _Search(
         jnp.array(0, np.int32),
         jnp.array(False),
         jnp.array(False),
-        zero,
-        f0,
-        slope,
-        zero,
-        f0,
-        slope,
+        *(zero, f0, slope, g0),
+        *(zero, f0, slope),
         first,
         f0,
         g0,
@@ -150,12 +147,11 @@ def _line_search(
     """As `_wolfe_search`; out of steps, the best lower end is still a decrease."""
     found = _wolfe_search(evaluate, x, p, f0, g0, first, limit)
     usable = ~found.done & (found.low > 0)
-    f, g = evaluate(x + found.low * p)
     return found._replace(
         done=found.done | usable,
         step=jnp.where(found.done, found.step, found.low),
-        f=jnp.where(found.done, found.f, f),
-        g=jnp.where(found.done, found.g, g),
+        f=jnp.where(found.done, found.f, found.f_low),
+        g=jnp.where(found.done, found.g, found.g_low),
     )
 
 
@@ -211,7 +207,7 @@ def _bfgs(
         h = jnp.where((curvature > 0) & jnp.all(jnp.isfinite(h)), h, s.h)
         f = jnp.where(found.done, found.f, s.f)
         return _State(
-            s.k + 1, size(g) < gtol, ~found.done, x, f, g, h, s.f, s.evaluations + found.k + 1
+            s.k + 1, size(g) < gtol, ~found.done, x, f, g, h, s.f, s.evaluations + found.k
         )
 
     start = _State(
@@ -309,7 +305,7 @@ def _lbfgs(
             *(k + 1, done, ~found.done),
             *(x + move, f_new, g_new),
             *pairs,
-            evaluations + found.k + 1,
+            evaluations + found.k,
         )
 
     start = (

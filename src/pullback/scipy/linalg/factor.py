@@ -242,32 +242,36 @@ def _schur(a: Any, output: str) -> Any:
     return lax_linalg.schur(a)
 
 
+@functools.partial(jit, static_argnames=("calc_q", "overwrite_a", "check_finite"))
 def hessenberg(
     a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
     """The Hessenberg form H of a = Q H Q^H; with `calc_q`, (H, Q).
 
     `a`: (..., n, n), any numbers (integers are converted to float). Raises ValueError unless the
-    matrices are square, TypeError for vectors. As `scipy.linalg.hessenberg`.
+    matrices are square, TypeError for vectors, IndexError for scalars. As
+    `scipy.linalg.hessenberg`.
 
     >>> from pullback.scipy import linalg
     >>> h = linalg.hessenberg(jnp.array([[1., 2., 3.], [4., 5., 6.], [7., 8., 10.]]))
     >>> h[2, 0]
     Array(0., dtype=float32)
     """
+    a = jnp.asarray(a)
+    if not typeof(a).ndim:
+        raise IndexError(f"hessenberg needs a matrix, got a: {typeof(a).str_short()}")
+    if not typeof(a).shape[-1]:
+        return (jnp.zeros_like(a), jnp.zeros_like(a)) if calc_q else jnp.zeros_like(a)
     (a,) = arrays("hessenberg", a)
-    if 0 in typeof(a).shape:
-        return (a, a) if calc_q else a
     packed, taus = lax_linalg.hessenberg(a)
-    n = typeof(a).shape[-1]
     h = jnp.triu(packed, -1)
     if not calc_q:
         return h
-    if n < 2:
-        return h, jnp.broadcast_to(jnp.eye(n, dtype=typeof(a).dtype), typeof(a).shape)
     inner = lax_linalg.householder_product(packed[..., 1:, :-1], taus)
-    q = jnp.zeros(typeof(a).shape, typeof(a).dtype).at[..., 0, 0].set(1).at[..., 1:, 1:].set(inner)
-    return h, q
+    *batch, n = typeof(a).shape[:-1]
+    dtype = typeof(a).dtype
+    one, row = jnp.ones((*batch, 1, 1), dtype), jnp.zeros((*batch, 1, n - 1), dtype)
+    return h, jnp.block([[one, row], [jnp.zeros((*batch, n - 1, 1), dtype), inner]])
 
 
 @functools.partial(jit, static_argnames=("check_finite",))

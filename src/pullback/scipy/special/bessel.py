@@ -117,9 +117,9 @@ _miller.defjvp(_miller_jvp)
 @functools.partial(jit, static_argnames=("v", "n_iter"))
 def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
     """The Bessel functions J_0 ... J_v of the first kind at z, shape (v + 1, *z.shape), by Miller's
-    downward recurrence of n_iter steps.
+    downward recurrence of n_iter steps; none at all for v = -1.
 
-    Raises ValueError for complex z or a negative order.
+    Raises TypeError for complex z, ValueError for orders below -1 or above n_iter.
 
     >>> from pullback.scipy import special
     >>> special.bessel_jn(jnp.array([8.]), v=1).round(3)
@@ -130,8 +130,8 @@ def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
     (z,) = real("bessel_jn", z, error=TypeError)
     v = as_int(v, "v")
     n_iter = as_int(n_iter, "n_iter")
-    if v < 0:
-        raise ValueError(f"Argument v must be non-negative, but got v={v}")
+    if v < -1:
+        raise ValueError(f"bessel_jn: v={v} must be -1 or larger: the orders are 0 ... v")
     if v > n_iter:
         raise ValueError(f"bessel_jn: n_iter={n_iter} must exceed the order v={v}")
     return _miller(z, v, n_iter)

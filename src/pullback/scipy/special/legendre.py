@@ -7,6 +7,7 @@ from typing import Any
 
 from ... import numpy as jnp
 from ...api.derivatives import jvp
+from ...core.avals import typeof
 from ...numpy.util import promote_args_inexact
 
 
@@ -71,9 +72,18 @@ def _normalized(n: int, z: Any) -> Any:
     return _table(columns, z)
 
 
+def _real(values: Any, z: Any) -> Any:
+    """The values that are real beyond [-1, 1]: those of order 0. The others are NaN there, those of
+    degrees below the order, too.
+    """
+    powers = jnp.arange(typeof(values).shape[0])[:, None, None] > 0
+    return jnp.where(powers & (jnp.abs(z) > 1), jnp.nan, values)
+
+
 def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:
     """(values, derivatives) of the associated Legendre functions of orders 0 ... m and degrees
-    0 ... n at z, of one axis, each of shape (m + 1, n + 1, len(z)); m must be n.
+    0 ... n at z, of one axis, each of shape (m + 1, n + 1, len(z)); m must be n. Beyond [-1, 1]
+    orders from 1 are NaN.
 
     >>> pb.scipy.special.lpmn(1, 1, jnp.array([0.5]))[0][..., 0]
     Array([[ 1.       ,  0.5      ],
@@ -84,16 +94,16 @@ def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:
     p, dp = jvp(lambda z: _polynomials(n, z), (z,), one)
     w, dw = jvp(lambda z: _powers(n, z), (z,), one)
     # At +-1 the power's slope may be infinite where there is no function (p = 0).
-    # Outside of [-1, 1] it has no real values.
     none = jnp.tri(n + 1, k=-1, dtype=bool)[..., None]
-    return jnp.where(none, 0, w * p), jnp.where(none, 0, w * dp) + jnp.where(p == 0, 0, dw * p)
+    slopes = _real(w * dp + jnp.where(p == 0, 0, dw * p), z)
+    return _real(jnp.where(none, 0, w * p), z), jnp.where(none, 0, slopes)
 
 
 def lpmn_values(m: int, n: int, z: Any, is_normalized: bool) -> Any:
     """The values of `lpmn`; with `is_normalized`, those of spherical harmonics without their
     azimuthal factor.
 
-    `z`: (k,), floats in [-1, 1]; the result is (m + 1, n + 1, k).
+    `z`: (k,), floats in [-1, 1] (beyond, orders from 1 are NaN); the result is (m + 1, n + 1, k).
 
     >>> from pullback.scipy import special
     >>> special.lpmn_values(1, 1, jnp.array([0.5]), False)[..., 0].round(3)
@@ -102,9 +112,9 @@ def lpmn_values(m: int, n: int, z: Any, is_normalized: bool) -> Any:
     """
     z = _check("lpmn_values", m, n, z)
     if is_normalized:
-        return _normalized(n, z)
+        return _real(_normalized(n, z), z)
     none = jnp.tri(n + 1, k=-1, dtype=bool)[..., None]
-    return jnp.where(none, 0, _powers(n, z) * _polynomials(n, z))
+    return _real(jnp.where(none, 0, _powers(n, z) * _polynomials(n, z)), z)
 
 
 __all__ = ["lpmn", "lpmn_values"]
