@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 
 import pullback
 from pullback import lax
@@ -163,3 +165,84 @@ def test_gradients_of_numbers_are_as_strong_as_jaxs(x: float) -> None:
     ):
         ours, theirs = (m.grad(f(m))(x) for m in (pullback, jax))
         assert ours.weak_type == theirs.weak_type
+
+
+def slopes(lib: Any, f: Any, *args: Any) -> list[np.ndarray[Any, Any]]:
+    """The derivatives of a sum by each argument."""
+    args = tuple(lib.numpy.asarray(v, "float32") for v in args)
+    every = lib.grad(lambda *a: lib.numpy.sum(f(lib.scipy, *a)), tuple(range(len(args))))
+    return [np.asarray(s) for s in every(*args)]
+
+
+OUTSIDE = [-np.inf, -2.0, 0.5, 9.0, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("f", "args"),
+    [
+        (lambda s, x: s.stats.laplace.cdf(x), ([-1.0, -0.0, 0.0, 2.0],)),
+        (lambda s, x, c: s.stats.laplace.cdf(x, c), ([0.3, 1.0], [0.3, 1.0])),
+        (lambda s, p: s.special.ndtri(p), ([0.0, 0.3, 1.0],)),
+        (lambda s, p: s.stats.norm.ppf(p), ([0.0, 0.3, 1.0],)),
+        (lambda s, x, b: s.stats.pareto.logcdf(x, b), ([0.2, 0.9, 3.0], [1.5, 2.0, 0.5])),
+        (lambda s, x: s.stats.gamma.logsf(x, 0.5), ([0.0, 0.3],)),
+        (lambda s, x: s.stats.gamma.logcdf(x, 1.5), ([-np.inf, -1.0, 0.3],)),
+        (lambda s, h, a: s.special.owens_t(h, a), ([0.5, 1, -1, 2], [np.inf, np.inf, -np.inf, 3])),
+        (lambda s, x: s.special.fresnel(x)[0], ([0.3, 2.0, 41.3, 1e8, 1e30],)),
+        (lambda s, x: s.special.fresnel(x)[1], ([0.3, 2.0, -41.3, 1e8, 1e30],)),
+        (lambda s, x: s.stats.cauchy.logsf(x), ([-3.0, 0.0, 40.0, 1e3],)),
+    ],
+)
+def test_slopes_at_edges_are_jaxs(f: Any, args: Any) -> None:
+    for got, want in zip(slopes(pullback, f, *args), slopes(jax, f, *args), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["cdf", "logcdf", "sf", "logsf"])
+def test_slopes_of_truncated_normals_outside_and_far_out(name: str) -> None:
+    """They were NaN: an unselected logarithm of nothing had an infinite slope."""
+    for low, high in ((-1.0, 2.0), (0.5, np.inf), (-np.inf, 1.0), (8.0, 11.0), (-12.0, -7.0)):
+        x = np.float32([v for v in OUTSIDE if name in ("cdf", "sf") or low < v < high] + [low + 1])
+        x = x[np.isfinite(x)] if name.startswith("log") else x
+
+        def f(s: Any, x: Any, low: float = low, high: float = high) -> Any:
+            return getattr(s.stats.truncnorm, name)(x, low, high)
+
+        assert np.isfinite(slopes(pullback, f, x)[0][np.isfinite(x)]).all(), (low, high)
+    # By the ends, too.
+    ends = ([0.7, -3.0, 5.0, 9.5], [-1.0, -1.0, -1.0, 9.0], [2.0, 2.0, 2.0, 10.0])
+    if name in ("cdf", "sf"):
+        by_ends = slopes(
+            pullback, lambda s, x, a, b: getattr(s.stats.truncnorm, name)(x, a, b), *ends
+        )
+        assert all(np.isfinite(s).all() for s in by_ends)
+
+
+def test_slopes_of_log_ndtr_far_into_the_tail() -> None:
+    """JAX's logarithms cancel: at -1e8 it has 1. The ratio of density and probability is -x."""
+    x = np.float32([-1e8, -1e4, -300, -41, -12, -10.5, -9.5, 0.3])
+    wide = np.float64(x)
+    want = np.exp(-0.5 * wide**2 - scipy.special.log_ndtr(wide)) / np.sqrt(2 * np.pi)
+    want[:2] = -wide[:2]
+    got = slopes(pullback, lambda s, x: s.special.log_ndtr(x), x)[0]
+    np.testing.assert_allclose(got, want, rtol=3e-5)
+    with pullback.enable_x64(True):
+        wide = np.array([-1e3, -20.5, -19.5, -3.0])
+        got = pullback.vmap(pullback.grad(pullback.scipy.special.log_ndtr))(wide)
+        want = np.sqrt(2 / np.pi) / scipy.special.erfcx(-wide / np.sqrt(2))
+        np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+def test_tails_of_the_cauchy_distribution() -> None:
+    """A half less an angle near it had no digits left beyond 1e7."""
+    x = np.float32([-1e30, -1e8, -40, 0, 3, 1e8])
+    for name in ("cdf", "sf", "logcdf", "logsf"):
+        got = getattr(pullback.scipy.stats.cauchy, name)(x)
+        want = getattr(scipy.stats.cauchy, name)(np.float64(x))
+        np.testing.assert_allclose(got, want, rtol=1e-6, err_msg=name)
+
+
+def test_gumbel_densities_at_infinity() -> None:
+    for name, end in (("gumbel_l", np.inf), ("gumbel_r", -np.inf)):
+        module = getattr(pullback.scipy.stats, name)
+        assert module.logpdf(end) == -np.inf and module.pdf(end) == 0

@@ -433,7 +433,10 @@ def _ndtri(p: Any) -> Any:
     return jnp.where((p < 0) | (p > 1) | jnp.isnan(p), lax.full_like(p, np.nan), x)
 
 
-_ndtri.defjvps(lambda t, x, p: t * jnp.exp(0.5 * x * x) * float(np.sqrt(2 * np.pi)))
+# At 0 and 1, whose quantiles are infinite, no slope, as JAX has it.
+_ndtri.defjvps(
+    lambda t, x, p: t * jnp.where(jnp.isinf(x), 0, jnp.exp(0.5 * x * x) * float(np.sqrt(2 * np.pi)))
+)
 
 
 def log_ndtr(x: Any, series_order: int = 3) -> Any:
@@ -485,7 +488,21 @@ def _log_ndtr(x: Any, order: int) -> Any:
     def log_ndtr(x: Any) -> Any:
         return _log_ndtr_value(_normal_dtype("log_ndtr", x), order)
 
-    log_ndtr.defjvps(
-        lambda t, out, x: lax.mul(t, jnp.exp(-0.5 * x * x - out - 0.5 * float(np.log(2 * np.pi))))
-    )
+    log_ndtr.defjvps(lambda t, out, x: lax.mul(t, _log_ndtr_slope(x, out)))
     return log_ndtr(x)
+
+
+def _log_ndtr_slope(x: Any, log: Any) -> Any:
+    """The density over the probability. In the lower tail, where their logarithms cancel, by
+    Laplace's continued fraction, t + 1 / (t + 2 / (t + ...)) at x = -t.
+    """
+    wide = typeof(x).dtype == np.float64
+    tail = x < (-20 if wide else -10)
+    t = jnp.where(tail, -x, 20)
+    fraction = t
+    for k in range(8 if wide else 5, 0, -1):
+        fraction = t + k / fraction
+    held = jnp.where(tail, 0, x)
+    return jnp.where(
+        tail, fraction, jnp.exp(-0.5 * held * held - log - 0.5 * float(np.log(2 * np.pi)))
+    )

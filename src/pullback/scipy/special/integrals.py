@@ -361,6 +361,18 @@ def _in_single(f: Any, x: Any) -> tuple[Any, Any]:
     return first.astype(dtype), second.astype(dtype)
 
 
+def _fresnel_phase(x: Any) -> Any:
+    """pi x^2 / 2 less whole turns, for x from 0: x^2 modulo 4, by its parts."""
+    whole = jnp.floor(x)
+    part = x - whole
+    turns = (
+        jnp.remainder(jnp.remainder(whole, 4) ** 2, 4)
+        + jnp.remainder(2 * whole * part, 4)
+        + part * part
+    )
+    return np.pi / 2 * jnp.remainder(turns, 4)
+
+
 @jit
 @promotes_freely
 def _fresnel_value(x: Any) -> tuple[Any, Any]:
@@ -379,15 +391,7 @@ def _fresnel_value(x: Any) -> tuple[Any, Any]:
     far_x = jnp.where((size >= 1) & ~jnp.isinf(size), size, 1)
     root = np.sqrt(np.pi) / 2
     w = _faddeeva_upper(_complex_of(far_x, root * far_x, root * far_x))
-    # The phase pi x^2 / 2 only counts modulo 2 pi: reduce x^2 modulo 4 first, by its parts.
-    whole = jnp.floor(far_x)
-    part = far_x - whole
-    turns = (
-        jnp.remainder(jnp.remainder(whole, 4) ** 2, 4)
-        + jnp.remainder(2 * whole * part, 4)
-        + part * part
-    )
-    phase = np.pi / 2 * turns
+    phase = _fresnel_phase(far_x)
     decay = _complex_of(far_x, jnp.cos(phase), jnp.sin(phase)) * w
     both = (0.5 + 0.5j) * (1 - decay)
     s = jnp.where(size < 1, s_near, both.imag)
@@ -415,7 +419,7 @@ def fresnel(x: Any) -> tuple[Any, Any]:
 @promotes_freely
 def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
-    angle = np.pi / 2 * x * x
+    angle = _fresnel_phase(jnp.abs(x))
     return fresnel(x), (jnp.sin(angle) * t, jnp.cos(angle) * t)
 
 
@@ -483,6 +487,7 @@ def _sici_jvp(primals: Any, tangents: Any) -> Any:
 
 
 # --- Owen's T ---
+@custom_jvp
 @jit
 @promotes_freely
 def _owens_t(h: Any, a: Any) -> Any:
@@ -505,6 +510,20 @@ def _owens_t(h: Any, a: Any) -> Any:
     beyond = 0.5 * (p * cq + q * cp) - value
     out = jnp.where(inside, value, jnp.where(jnp.isinf(size_a), 0.5 * cp, beyond))
     return jnp.where(a < 0, -out, out)
+
+
+def _owens_t_by_h(t: Any, out: Any, h: Any, a: Any) -> Any:
+    scale = -1 / (2 * float(np.sqrt(2 * np.pi)))
+    return t * (scale * jnp.exp(-0.5 * h * h) * lax.erf(a * h * float(np.sqrt(0.5))))
+
+
+def _owens_t_by_a(t: Any, out: Any, h: Any, a: Any) -> Any:
+    square = 1 + a * a
+    return t * (jnp.exp(-0.5 * h * h * square) / (2 * np.pi * square))
+
+
+# Of the integral, not of the sum: an infinite `a` has slopes.
+_owens_t.defjvps(_owens_t_by_h, _owens_t_by_a)
 
 
 def owens_t(h: Any, a: Any) -> Any:

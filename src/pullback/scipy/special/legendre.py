@@ -73,11 +73,14 @@ def _normalized(n: int, z: Any) -> Any:
 
 
 def _real(values: Any, z: Any) -> Any:
-    """The values that are real beyond [-1, 1]: those of order 0. The others are NaN there, those of
-    degrees below the order, too.
+    """The values that are real beyond [-1, 1]: those of order 0. The others are NaN there; from n =
+    2, as in JAX, those of degrees below the order, too.
     """
-    powers = jnp.arange(typeof(values).shape[0])[:, None, None] > 0
-    return jnp.where(powers & (jnp.abs(z) > 1), jnp.nan, values)
+    count = typeof(values).shape[0]
+    lost = jnp.arange(count)[:, None, None] > 0
+    if count == 2:
+        lost = lost & (jnp.arange(count)[:, None] > 0)
+    return jnp.where(lost & (jnp.abs(z) > 1), jnp.nan, values)
 
 
 def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ... import lax, numpy as jnp
+from ... import dtypes, lax, numpy as jnp
+from ...core.avals import typeof
 from ...numpy.util import literal
 from ..special.basic import strong
+from .tails import log_probability
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -53,7 +55,11 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 def _cdf(x: Any, loc: Any, scale: Any) -> Any:
     z = (x - loc) / scale
-    return 0.5 + lax.div(literal(x, 1), literal(x, math.pi)) * jnp.arctan(z)
+    turn = lax.div(literal(x, 1), literal(x, math.pi))
+    if dtypes.is_complex(typeof(z).dtype):
+        return 0.5 + turn * jnp.arctan(z)
+    # The angle itself, not the half and one near -pi/2: tails keep their digits.
+    return turn * jnp.arctan2(literal(z, 1), -z)
 
 
 def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -66,7 +72,7 @@ def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> cauchy.logcdf(0.5).round(3)
     Array(-0.435, dtype=float32, weak_type=True)
     """
-    return jnp.log(cdf(x, loc, scale))
+    return log_probability(cdf(x, loc, scale), sf(x, loc, scale))
 
 
 def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -93,7 +99,7 @@ def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> cauchy.logsf(0.5).round(3)
     Array(-1.043, dtype=float32, weak_type=True)
     """
-    return jnp.log(sf(x, loc, scale))
+    return log_probability(sf(x, loc, scale), cdf(x, loc, scale))
 
 
 def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:

@@ -83,7 +83,9 @@ def sf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.91, dtype=float32, weak_type=True)
     """
     x, a, loc, scale = inexact("gamma.sf", x, a, loc, scale)
-    return gammaincc(a, jnp.maximum((x - loc) / scale, 0))
+    z = (x - loc) / scale
+    below = z < 0
+    return jnp.where(below, 1, gammaincc(a, jnp.where(below, 1, z)))
 
 
 def logsf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:

@@ -23,7 +23,8 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """
     x, loc, scale = ordered("gumbel_r.logpdf", x, loc, scale)
     z = (x - loc) / scale
-    return jnp.where(scale > 0, -z - jnp.exp(-z) - jnp.log(scale), np.nan)
+    log = jnp.where(z == -np.inf, -np.inf, -z - jnp.exp(-z) - jnp.log(scale))
+    return jnp.where(scale > 0, log, np.nan)
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:

@@ -49,8 +49,9 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     ordered("laplace.cdf", x, loc, scale)
     x, loc, scale = strong("laplace.cdf", x, loc, scale)
     z = (x - loc) / scale
-    half = 0.5 * jnp.exp(-jnp.abs(z))
-    return jnp.where(z <= 0, half, 1 - half)
+    below = z <= 0
+    half = 0.5 * jnp.exp(jnp.where(below, z, -z))
+    return jnp.where(below, half, 1 - half)
 
 
 __all__ = ["cdf", "logpdf", "pdf"]

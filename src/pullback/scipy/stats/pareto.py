@@ -69,7 +69,8 @@ def logcdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     x, b, loc, scale = ordered("pareto.logcdf", x, b, loc, scale)
     z = (x - loc) / scale
     outside = x < loc + scale
-    return jnp.where(outside, -np.inf, jnp.log1p(-(jnp.where(outside, 1, z) ** (-b))))
+    held = jnp.where(outside, 2, z)  # at 1 the logarithm's slope is infinite
+    return jnp.where(outside, -np.inf, jnp.log1p(-(held ** (-b))))
 
 
 def sf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import numpy as jnp
+from ... import lax, numpy as jnp
 from ...api.jit import jit
 from ...nn.functions import log1mexp
 from ..special.basic import inexact, log_ndtr
@@ -27,7 +27,10 @@ def _log_mass(a: Any, b: Any) -> Any:
     a_right, b_right = jnp.where(right, a, 0), jnp.where(right, b, 1)
     in_left = _log_difference(log_ndtr(b_left), log_ndtr(a_left))
     in_right = _log_difference(log_ndtr(-a_right), log_ndtr(-b_right))
-    middle = jnp.log1p(-jnp.exp(log_ndtr(a)) - jnp.exp(log_ndtr(-b)))
+    # Of one tail alone nothing, or all, would be left: infinite slopes, which selecting does not
+    # take away.
+    a_middle, b_middle = jnp.where(left | right, -1, a), jnp.where(left | right, 1, b)
+    middle = jnp.log1p(-jnp.exp(log_ndtr(a_middle)) - jnp.exp(log_ndtr(-b_middle)))
     return jnp.where(left, in_left, jnp.where(right, in_right, middle))
 
 
@@ -62,6 +65,12 @@ def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return jnp.exp(logpdf(x, a, b, loc, scale))
 
 
+def _between(a: Any, b: Any) -> Any:
+    """A point inside, for what lies outside: at an end logarithms have infinite slopes."""
+    below, above = jnp.where(jnp.isinf(a), b - 2, a), jnp.where(jnp.isinf(b), a + 2, b)
+    return jnp.where(jnp.isinf(a) & jnp.isinf(b), 0, lax.stop_gradient(0.5 * (below + above)))
+
+
 @jit
 def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the probability of a value up to x.
@@ -76,11 +85,12 @@ def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     x, a, b, loc, scale = jnp.broadcast_arrays(*inexact("truncnorm.logcdf", x, a, b, loc, scale))
     z = (x - loc) / scale
     inside = (z > a) & (z < b)
-    y = jnp.where(inside, z, jnp.where(jnp.isfinite(b), b, 0))
+    y = jnp.where(inside, z, _between(a, b))
     value = _log_mass(a, y) - _log_mass(a, b)
     # Near the upper end, by what is missing.
     missing = _log_mass(y, b) - _log_mass(a, b)
-    value = jnp.where(value > -0.1, jnp.log1p(-jnp.exp(missing)), value)
+    near = value > -0.1
+    value = jnp.where(near, jnp.log1p(-jnp.exp(jnp.where(near, missing, -1))), value)
     value = jnp.where(z >= b, 0, jnp.where(z <= a, -np.inf, value))
     return jnp.where((a >= b) | jnp.isnan(z), np.nan, value)
 
