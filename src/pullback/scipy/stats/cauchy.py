@@ -59,7 +59,7 @@ def _cdf(x: Any, loc: Any, scale: Any) -> Any:
     if dtypes.is_complex(typeof(z).dtype):
         return 0.5 + turn * jnp.arctan(z)
     # The angle itself, not the half and one near -pi/2: tails keep their digits.
-    return turn * jnp.arctan2(literal(z, 1), -z)
+    return turn * lax.atan2(lax.full_like(z, 1), -z)
 
 
 def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
