@@ -11,8 +11,8 @@ import pullback as pb
 import pullback.export
 import pullback.numpy as jnp
 from pullback.core.dim_text import symbolic_shape
-from pullback.core.dims import evaluate, max_dim, min_dim
-from pullback.errors import InconclusiveDimensionOperation
+from pullback.core.dims import bounds, evaluate, max_dim, min_dim
+from pullback.errors import InconclusiveDimensionOperation, UnexpectedDimVar
 
 jax = pytest.importorskip("jax")
 
@@ -256,3 +256,50 @@ def test_types_of_arguments():
                 found = str(e).split("\n")[0].split(". Parsed")[0]
             told.append(str(found))
         assert told[0] == told[1]
+
+
+def test_bounds_by_several_promises():
+    a, b, c = symbolic_shape("a, b, c", constraints=["a + 2 <= b", "b <= a + 5", "a + b >= c"])
+    assert bounds(b) == (3, np.inf) and bounds(b - a) == (2, 5)
+    assert bounds(c - 2 * a - 5) == (-np.inf, 0)
+    sizes = symbolic_shape("p, q, r, s, t", constraints=["p >= q", "q >= r", "r >= s", "s >= t"])
+    assert bounds(sizes[0] - sizes[4]) == (0, np.inf)
+    (n,) = symbolic_shape("n", constraints=["2*n >= 5", "3*n <= 10"])
+    assert bounds(5 * n - 2) == (13, 13)
+    x, y = symbolic_shape("x, y", constraints=["max(x, y) == 5", "min(x, y) == 3"])
+    assert bounds(x) == (3, 5) and max_dim(x, y) == 5
+    with pytest.raises(ValueError, match="Unsatisfiable constraint: d <= 2"):
+        symbolic_shape("a, b, c, d", constraints=["a >= c + 1", "c >= 4", "a <= d + 2", "d <= 2"])
+    for wrong in ("a == a + 1", "a <= a - 1"):
+        with pytest.raises(ValueError, match="Unsatisfiable explicit constraint"):
+            symbolic_shape("a", constraints=[wrong])
+    (t,) = symbolic_shape(
+        "t", constraints=["128*floordiv(t + mod(-1*t, 128), 128) <= t + mod(-1*t, 128)"]
+    )
+    assert bounds(t)[0] == 1  # promises about operations whose bounds need bounds
+
+
+def test_quotients_of_polynomials():
+    a, b = symbolic_shape("a, b")
+    assert divmod(a * a - b * b, a + b) == (a - b, 0)
+    assert divmod((a + b) * (2 * a + 3), 2 * a + 3) == (a + b, 0)
+    assert str((a * a + b) // (a + b)) == "floordiv(a^2 + b, b + a)"
+
+
+def test_shapes_as_text_are_read_to_the_end():
+    a, b = symbolic_shape("a, b")
+    assert symbolic_shape("+ a - b, + 2", scope=a.scope) == (a - b, 2)
+    with pytest.raises(ValueError, match=r"syntax error in symbolic shape 'a . a'"):
+        symbolic_shape("a ^ a")
+    for text, like in (("b, 6, c, _", (4, 6, 7)), ("b, 7, c, ...", (4, 7))):
+        with pytest.raises(ValueError, match=f"parsed 3 already and .* only {len(like)} dim"):
+            symbolic_shape(text, like=like)
+
+
+def test_sizes_without_values_are_refused():
+    (a,) = symbolic_shape("a")
+    for make in (jnp.zeros, jnp.ones, lambda shape: jnp.arange(shape[0])):
+        with pytest.raises(UnexpectedDimVar, match="dimension variable 'a' that is not appearing"):
+            make((a,))
+    kind = pb.ShapeDtypeStruct((a,), jnp.float32)
+    assert pb.eval_shape(pb.jacfwd(jnp.sin), kind).shape == (a, a)

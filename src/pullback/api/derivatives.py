@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -804,7 +805,7 @@ def _std_basis(pytree: Any) -> Any:
     """All unit vectors of a tree of arrays, along new leading axes."""
     leaves, treedef = tree.flatten(pytree)
     avals = [typeof(x) for x in leaves]
-    sizes = [int(np.prod(a.shape, dtype=int)) for a in avals]
+    sizes = [math.prod(a.shape) for a in avals]
     total = sum(sizes)
     index = np.dtype("int32")
     rows = broadcasted_iota(index, (total, total), 0)
@@ -837,7 +838,7 @@ def _unravel(example: Any, x: Any, axis: int, rest: tuple[int, ...]) -> Any:
     leaves, treedef = tree.flatten(example)
     shapes = [typeof(leaf).shape for leaf in leaves]
     axis = axis % typeof(x).ndim
-    sizes = [int(np.prod(shape, dtype=int)) for shape in shapes]
+    sizes = [math.prod(shape) for shape in shapes]
     parts = []
     for shape, part in zip(shapes, split(x, sizes, axis=axis) if sizes else [], strict=True):
         new = (*shape, *rest) if axis == 0 else (*rest, *shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -27,12 +28,15 @@ class _Parser:
     def next(self) -> str:
         found = re.match(_TOKEN, self.text[self.at :])
         if not found:
-            left = self.text[self.at :].strip()
-            raise ValueError(
-                f"syntax error in symbolic shape {self.text!r}: unexpected {left or 'end'!r}"
-            )
+            raise self.unexpected()
         self.at += found.end()
         return found.group().strip()
+
+    def unexpected(self) -> ValueError:
+        left = self.text[self.at :].strip()
+        return ValueError(
+            f"syntax error in symbolic shape {self.text!r}: unexpected {left or 'end'!r}"
+        )
 
     def expect(self, token: str) -> None:
         got = self.peek()
@@ -52,11 +56,11 @@ class _Parser:
         while self.peek() not in ("", ")"):
             if self.peek() == "...":
                 self.next()
-                like = self.filled(like, len(sizes))
+                like = self.filled(like, len(sizes), "...")
                 sizes += like[len(sizes) :]
             elif self.peek() == "_":
                 self.next()
-                like = self.filled(like, len(sizes))
+                like = self.filled(like, len(sizes), "_")
                 sizes.append(like[len(sizes)])
             else:
                 sizes.append(self.sum())
@@ -79,11 +83,17 @@ class _Parser:
                     )
         return tuple(sizes)
 
-    def filled(self, like: Sequence[Any] | None, k: int) -> Sequence[Any]:
+    def filled(self, like: Sequence[Any] | None, k: int, token: str) -> Sequence[Any]:
         if like is None:
             raise ValueError(
                 f"syntax error in symbolic shape {self.text!r} in dimension {k}: spec contains ... "
                 "but no 'like' shape was given. Fix: pass like=array.shape."
+            )
+        if len(like) < k + (token == "_"):
+            raise ValueError(
+                f"syntax error in symbolic shape {self.text!r} in dimension {k}: cannot resolve "
+                f"placeholder {token!r} because we parsed {k} already and 'like' shape has only "
+                f"{len(like)} dimensions"
             )
         return like
 
@@ -95,7 +105,7 @@ class _Parser:
 
     def sum(self) -> Any:
         negative = self.peek() == "-"
-        if negative:
+        if self.peek() in ("-", "+"):
             self.next()
         total = -self.product() if negative else self.product()
         while self.peek() in ("+", "-"):
@@ -115,6 +125,8 @@ class _Parser:
         base = self.factor()
         if self.peek() == "^":
             self.next()
+            if not self.peek().isdigit():
+                raise self.unexpected()
             return base ** int(self.next())
         return base
 
@@ -228,13 +240,14 @@ def _promise_order(text: str, more: Any, scope: Scope) -> None:
     """From now on an expression is at least 0."""
     if not isinstance(more, DimExpr):
         if more < 0:
-            raise ValueError(f"Unsatisfiable constraint: {text}")
+            raise ValueError(f"Unsatisfiable explicit constraint: {text}")
         return None
     low, high = bounds(more)
     if high < 0:
         raise ValueError(f"Unsatisfiable constraint: {text}")
     if low >= 0:
         return None
+    more = _rounded(more)
     scope._promises.append(more)
     (monomial, c), *others = more.terms
     if len(monomial) == 1 and monomial[0][1] == 1 and not monomial[0][0].args and abs(c) == 1:
@@ -248,8 +261,17 @@ def _promise_order(text: str, more: Any, scope: Scope) -> None:
     return None
 
 
+def _rounded(more: DimExpr) -> Any:
+    """What must be at least 0 if an expression must, and has no common factor: 2*n - 5 is n - 3."""
+    divisor = math.gcd(*(c for monomial, c in more.terms if monomial))
+    constant = dict(more.terms).get((), 0)
+    return (more - constant) // divisor + constant // divisor
+
+
 def _promise_equal(text: str, left: Any, right: Any, scope: Scope) -> None:
     """From now on the right side stands in place of the left one: a name or an operation."""
+    if not isinstance(left - right, DimExpr) and left != right:
+        raise ValueError(f"Unsatisfiable explicit constraint: {text}")
     terms = terms_of(left)
     if len(terms) != 1:
         raise ValueError(
@@ -258,7 +280,11 @@ def _promise_equal(text: str, left: Any, right: Any, scope: Scope) -> None:
         )
     (monomial, c) = terms[0]
     if c == 1 and len(monomial) == 1 and monomial[0][1] == 1:
-        scope._equal[monomial[0][0].key] = right
+        atom = monomial[0][0]
+        scope._equal[atom.key] = right
+        if atom.name in ("max", "min"):  # no operand is beyond it
+            for x in atom.args:
+                _promise_order(text, right - x if atom.name == "max" else x - right, scope)
         return
     _promise_order(text, left - right, scope)
     _promise_order(text, right - left, scope)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import operator
+import threading
 from collections.abc import Sequence
 from operator import floordiv
 from typing import Any, Union
@@ -33,6 +34,7 @@ __all__ = [
     "is_constant_dim",
     "max_dim",
     "min_dim",
+    "names_of",
     "symbolic_dims",
     "terms_of",
 ]
@@ -222,9 +224,9 @@ class DimExpr:
         """Is the difference at least so much?"""
         difference = (self - other if sign[0] == ">" else other - self) - least
         low, high = bounds(difference)
-        if low >= 0 or _promised(difference):
+        if low >= 0:
             return True
-        if high < 0 or _promised(-difference - 1):
+        if high < 0:
             return False
         bound = other + least if sign[0] == ">" else other - least
         raise InconclusiveDimensionOperation(
@@ -327,7 +329,8 @@ def _split_multiples(a: Any, b: Any) -> tuple[Any, Any]:
     """a = quotient * b + rest, with every term that a one-term b divides in the quotient."""
     divisor = terms_of(b)
     if len(divisor) != 1:
-        return (1, 0) if a == b else (0, a)
+        exact = _exact_quotient(a, b)
+        return (0, a) if exact is None else (exact, 0)
     (monomial, c) = divisor[0]
     quotient: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
@@ -354,6 +357,25 @@ def _split_multiples(a: Any, b: Any) -> tuple[Any, Any]:
     return _make(quotient), _make(rest)
 
 
+def _exact_quotient(a: Any, b: Any) -> Any:
+    """The polynomial that `b`, of several terms, must be multiplied by to give `a`; None if there
+    is none."""
+    (lead, k), quotient = terms_of(b)[0], 0
+    for _ in range(8):
+        if not isinstance(a, DimExpr):
+            return quotient if a == 0 else None
+        monomial, c = a.terms[0]
+        powers = dict(monomial)
+        for atom, p in lead:
+            powers[atom] = powers.get(atom, 0) - p
+        if c % k or min(powers.values(), default=0) < 0:
+            return None
+        left = tuple((atom, p) for atom, p in sorted(powers.items(), key=lambda i: i[0].key) if p)
+        part = _make({left: c // k})
+        quotient, a = quotient + part, a - part * b
+    return None
+
+
 def _atom(name: str, *args: Any) -> Any:
     atom = Atom(name, args)
     if atom.scope is not None and atom.key in atom.scope._equal:
@@ -362,7 +384,31 @@ def _atom(name: str, *args: Any) -> Any:
 
 
 def bounds(x: Any) -> tuple[Bound, Bound]:
-    """(least, greatest) value that a size can have."""
+    """(least, greatest) value that a size can have, as far as the promises of its scope say."""
+    low, high = _alone(x)
+    promised = isinstance(x, DimExpr) and x.scope is not None and x.scope._promises
+    if promised and not _search.running:  # it makes sizes, and asks for the bounds of some
+        _search.running = True
+        try:
+            low = max(low, _least(x, [MOST_COMBINATIONS]))
+            high = min(high, -_least(-x, [MOST_COMBINATIONS]))
+        finally:
+            _search.running = False
+    return low, high
+
+
+class _Search(threading.local):
+    """Is this thread looking for a bound by promises?"""
+
+    running = False
+
+
+_search = _Search()
+MOST_COMBINATIONS = 200  # of promises that are tried for a bound
+
+
+def _alone(x: Any) -> tuple[Bound, Bound]:
+    """Bounds that follow from those of an expression's terms."""
     low, high = _bounds(x)
     for monomial, c in terms_of(x):
         if len(monomial) == 1 and monomial[0][1] == 1 and monomial[0][0].args:
@@ -380,28 +426,32 @@ def _bounds_by(x: Any, monomial: Monomial, c: int) -> tuple[Bound, Bound] | None
     rest = _make({m: d for m, d in terms_of(x) if m != monomial})
     match monomial[0][0].name:
         case "floordiv" if isinstance(b, int) and b > 0:
-            low, high = bounds(b * rest + c * (a - a % b))
+            low, high = _alone(b * rest + c * (a - a % b))
             return low if math.isinf(low) else -(-low // b), high if math.isinf(high) else high // b
         case "max" | "min" as name:
-            (alow, ahigh), (blow, bhigh) = bounds(rest + c * a), bounds(rest + c * b)
+            (alow, ahigh), (blow, bhigh) = _alone(rest + c * a), _alone(rest + c * b)
             best = max if (name == "max") == (c > 0) else min
             return best(alow, blow), best(ahigh, bhigh)
     return None
 
 
-def _promised(x: Any, depth: int = 2) -> bool:
-    """Do the promises of its scope make an expression at least 0?"""
-    if not isinstance(x, DimExpr) or x.scope is None or not depth:
-        return False
+def _least(x: Any, left: list[int], depth: int = 6) -> Bound:
+    """The least value of an expression under the promises p >= 0 of its scope: as s * x is at least
+    s * x - t * p, where s and t are such that a term is gone. `left`: how many may be tried."""
+    low = _alone(x)[0]
+    if not isinstance(x, DimExpr) or not depth or x.scope is None:
+        return low
     terms = dict(x.terms)
     for p in x.scope._promises:
         for monomial, c in p.terms:
             d = terms.get(monomial, 0)
-            if monomial and d and d % c == 0 and d // c > 0:
-                rest = x - (d // c) * p
-                if bounds(rest)[0] >= 0 or _promised(rest, depth - 1):
-                    return True
-    return False
+            if monomial == () or c * d <= 0 or not left[0]:
+                continue
+            left[0] -= 1
+            s, t = abs(c) // math.gcd(c, d), abs(d) // math.gcd(c, d)
+            found = _least(s * x - t * p, left, depth - 1)
+            low = max(low, found if math.isinf(found) else -(-found // s))
+    return low
 
 
 def _bounds(x: Any) -> tuple[Bound, Bound]:
@@ -466,6 +516,15 @@ def evaluate(d: Any, sizes: dict[str, int]) -> int:
     if not isinstance(d, DimExpr):
         return int(d)
     return sum(c * math.prod(_value(a, sizes) ** p for a, p in m) for m, c in d.terms)
+
+
+def names_of(d: Any) -> set[str]:
+    """The named sizes that a size depends on."""
+    found: set[str] = set()
+    for monomial, _ in terms_of(d):
+        for atom, _ in monomial:
+            found |= set().union(*map(names_of, atom.args)) if atom.args else {atom.name}
+    return found
 
 
 def _value(atom: Atom, sizes: dict[str, int]) -> int:

@@ -19,7 +19,7 @@ from ..control import key_reuse
 from ..control.call import jit_p
 from ..control.expand import expand
 from ..control.extras import Token, create_token_p
-from ..core import effects as fx
+from ..core import dims, effects as fx
 from ..core.avals import AbstractToken, high_types, typeof
 from ..core.high import held_programs
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
@@ -420,7 +420,16 @@ def load_compiler() -> None:
 def compile_native(
     closed: ClosedJaxpr, donated: Sequence[bool] = (), memory_limit: int | None = None
 ) -> Any:
-    """The native executable of a program."""
+    """The native executable of a program. UnexpectedDimVar for one whose results have sizes that
+    no argument says."""
+    for v in closed.jaxpr.outvars:
+        for n in getattr(v.aval, "shape", ()):
+            if type(n) is not int and isinstance(n, dims.DimExpr):
+                raise errors.UnexpectedDimVar(
+                    f"Encountered dimension variable '{n}' that is not appearing in the shapes of "
+                    "the function arguments. Fix: use it within a function that is exported, or "
+                    "whose types are asked for (jax.eval_shape), with arguments of such sizes."
+                )
     return native.NativeExecutable(closed, donated, memory_limit)
 
 

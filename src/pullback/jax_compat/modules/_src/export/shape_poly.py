@@ -14,6 +14,8 @@ DimSize = int | Any
 PolyShape = tuple[DimSize, ...]
 InconclusiveDimensionOperation = errors.InconclusiveDimensionOperation
 UnexpectedDimVar = errors.UnexpectedDimVar
+_DimExpr._evaluate = dims.evaluate  # type: ignore[attr-defined]
+_DimExpr._get_vars = dims.names_of  # type: ignore[attr-defined]
 is_symbolic_dim = dim_text.is_symbolic_dim
 
 
@@ -28,7 +30,7 @@ class BoundsPrecision(enum.Enum):
 def _bounds_decision(d: Any, prec: BoundsPrecision) -> tuple[float, float]:
     """The least and the greatest value of a size."""
     if not isinstance(d, _DimExpr):
-        return float(d), float(d)
+        return d, d
     least, most = dims.bounds(d)
     return (
         float("-inf") if least is None else least,
