@@ -33,10 +33,13 @@ def answer(f: Callable[[], Any]) -> Answer:
 
 
 def _leaf(x: Any) -> list[Any]:
-    """[is it an Array, dtype, shape, weak type, bytes]; [repr] of numbers, [None] of the rest."""
+    """[is it an Array, dtype, shape, weak type, bytes]; [repr] of numbers and of arrays of what is
+    no number, [None] of the rest."""
     if not (hasattr(x, "dtype") and hasattr(x, "shape")):
         return [repr(x) if isinstance(x, bool | int | float | complex | str) else None]
     values = np.asarray(x)
+    if values.dtype.kind in "OSUMm":
+        return [repr(values)]
     data = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
     weak = bool(getattr(x, "weak_type", False))
     return [hasattr(x, "aval"), values.dtype.name, list(values.shape), weak, data]

@@ -2,6 +2,7 @@
 
     python tests/sweep_run.py --draws 20 --seed 0 --only reductions
     python tests/sweep_run.py --x64 --match 'jnp.var'
+    python tests/sweep_run.py --bad --only indexing
     python tests/sweep_run.py --case 'jnp.sum(f4(2, 3))'
 
 `--draws` calls of each template of tests/sweep (tests/sweep_cases.py says how they are written).
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import pathlib
+import random
 import re
 import sys
 import warnings
@@ -32,6 +34,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--match", default="", help="templates that hold this regular expression")
     parser.add_argument("--x64", action="store_true", help="64-bit types are on")
     parser.add_argument("--strict", action="store_true", help="no promotion of dtypes and ranks")
+    parser.add_argument("--bad", action="store_true", help="with an argument that does not fit")
     parser.add_argument("--case", default="", help="one expression alone")
     return parser.parse_args()
 
@@ -54,6 +57,7 @@ def modules(x64: bool, strict: bool = False) -> tuple[dict[str, Any], dict[str, 
 def main() -> int:
     assert oracle_flags.FLAGS
     options = arguments()
+    import sweep_bad
     import sweep_cases
 
     warnings.simplefilter("ignore")
@@ -79,6 +83,9 @@ def main() -> int:
     for template in chosen:
         for number in range(options.draws):
             source = sweep_cases.draw(template, number, options.seed, options.x64)
+            if options.bad:
+                rng = random.Random(f"{template.text} {number} {options.seed}")
+                source = sweep_bad.worsened(source, rng)
             LAST.write_text(source)
             wanted = sweep_cases.evaluated(sweep_cases.right(source), jax)
             got = sweep_cases.evaluated(source, ours)

@@ -735,8 +735,11 @@ def platform_dependent(
     >>> lax.platform_dependent(1.0, cpu=jnp.sin, default=jnp.cos)
     Array(0.84147096, dtype=float32, weak_type=True)
 
-    NotImplementedError if there is a function for neither.
+    NotImplementedError if there is a function for neither, TypeError for what is no function.
     """
+    for name, branch in {"default": default, **per_platform}.items():
+        if branch is not None and not callable(branch):
+            raise TypeError(f"lax.platform_dependent: the {name!r} branch must be a callable.")
     platform = default_backend()
     chosen = per_platform.get(platform, default)
     if chosen is None:

@@ -491,8 +491,8 @@ def reduce_window(
     dilation = ones if window_dilation is None else int_tuple(window_dilation)
     shape = typeof(leaves[0]).shape
     pads: Any = padding
+    check_window("reduce_window", shape, sizes, strides, ((0, 0),) * len(sizes), base, dilation)
     if isinstance(padding, str):
-        check_window("reduce_window", shape, sizes, strides, ((0, 0),) * len(sizes), base, dilation)
         # As in JAX, the pads are those of the operand before it is dilated.
         pads = padtype_to_pads(
             shape, [dilated(k, d) for k, d in zip(sizes, dilation)], strides, padding

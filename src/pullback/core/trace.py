@@ -443,7 +443,9 @@ def manual_axes(
 
 def axis_size(name: Any, caller: str = "") -> int:
     """The size of a named axis; NameError, for `caller`, if no enclosing transformation binds
-    it."""
+    it, TypeError for what is no name."""
+    if type(name).__hash__ is None:
+        raise TypeError(f"the name of an axis must be hashable, got {name!r}")
     for n, size in reversed(_context.axis_env):
         if n == name:
             return int(size)

@@ -17,7 +17,7 @@ from ..primitives.common import as_array
 from . import cumulative, indexing, reductions
 from .creation import asarray
 from .joining import concatenate
-from .manipulation import broadcast_arrays, broadcast_to
+from .manipulation import broadcast_arrays
 from .nonzeros import nonzero
 from .selecting import select_where
 from .util import (
@@ -165,9 +165,8 @@ def _piecewise(
         return lax.switch(which, branches, x, values)
 
     which, x = broadcast_arrays(which, x)
-    values = [v if not shape_of(v) else broadcast_to(v, x.shape) for v in values]
     for _ in range(x.ndim):
-        element = vmap(element, in_axes=(0, 0, [0 if shape_of(v) else None for v in values]))
+        element = vmap(element, in_axes=(0, 0, None))
     return element(which, x, values)
 
 
@@ -203,6 +202,6 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
         )
     values = [f for f in functions if not callable(f)]
     called = tuple(f if callable(f) else None for f in functions)
-    rows = [lax.expand_dims(c, (0,)) for c in broadcast_arrays(*conditions)]
+    rows = [lax.expand_dims(c, (0,)) for c in conditions]
     masks = concatenate(rows) if rows else np.zeros((0, *x.shape), bool)
     return _piecewise_jit(x, masks, values, args, kw, functions=called)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -64,6 +63,12 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     return tuple(lax.convert_element_type(i, own) if wide else i for i in clamped)
 
 
+def _concrete(x: Any, name: str) -> int:
+    if isinstance(x, Tracer):
+        raise ConcretizationTypeError(x, f"The sizes of the result depend on `{name}`.")
+    return as_int(x, name)
+
+
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The indices of the main diagonal of an array with `ndim` axes of size n.
 
@@ -72,7 +77,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     >>> jnp.arange(9).reshape(3, 3)[jnp.diag_indices(3)]
     Array([0, 4, 8], dtype=int32)
     """
-    n, ndim = as_int(n, "n"), as_int(ndim, "ndim")
+    n, ndim = _concrete(n, "n"), _concrete(ndim, "ndim")
     if n < 0:
         raise ValueError(f"n argument to diag_indices must be nonnegative, got {n}")
     if ndim < 0:
@@ -124,7 +129,8 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
 
 
 def _tri(name: str, n: int, m: int | None, k: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    rows, columns = as_int(n, "n"), operator.index(n if m is None else m)
+    rows = _concrete(n, "n")
+    columns = rows if m is None else _concrete(m, "m")
     if rows < 0 or columns < 0:
         raise TypeError(f"{name}: sizes must be nonnegative, got n={n} and m={m}")
     return np.tri(rows, columns, k, dtype=bool)

@@ -46,9 +46,8 @@ def _is_array(x: Any) -> bool:
 def _sequence(name: str, arrays: Any) -> list[Any]:
     if _is_array(arrays):
         if not shape_of(arrays):
-            kind = ValueError if name == "concatenate" else TypeError
-            what = "Need at least one array to concatenate: it" if kind is ValueError else name
-            raise kind(f"{what} takes a sequence of arrays, got an array without axes")
+            what = "Need at least one array to concatenate: it" if name == "concatenate" else name
+            raise ValueError(f"{what} takes a sequence of arrays, got an array without axes")
         return list(indexing.iterate(as_array(arrays)))
     once = isinstance(arrays, Iterator)  # generators are refused, as NumPy and JAX do
     try:
@@ -437,6 +436,8 @@ def delete(
             raise ValueError(
                 "np.delete(arr, obj): for array argument, obj must be an integer or boolean dtype."
             )
+        if assume_unique_indices and where.ndim:  # the size of the result is known: as if traced
+            return _delete_traced(arr, as_array(where.astype(np.int32)), k, True)
         where = where.astype(int)
         if isinstance(n, DimExpr) and where.ndim == 0:
             size: Any = n
@@ -444,11 +445,9 @@ def delete(
             parts = [lax.slice_in_dim(arr, a, b, axis=k) for a, b in ((0, i), (i + 1, size))]
             return lax.concatenate(parts, k)
         if (where < -n).any() or (where >= n).any():
-            if where.ndim == 0:
-                raise ValueError(
-                    f"jnp.delete: index {int(where)} is out of bounds for axis {k} with size {n}"
-                )
-            where = where[(where >= -n) & (where < n)]
+            raise (ValueError if where.ndim == 0 else IndexError)(
+                f"jnp.delete: index {where} is out of bounds for axis {k} with size {n}"
+            )
         if where.ndim == 0:
             i = int(where) % n
             parts = [lax.slice_in_dim(arr, 0, i, axis=k), lax.slice_in_dim(arr, i + 1, n, axis=k)]
@@ -508,7 +507,9 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     n = shape_of(a)[k]
     if isinstance(obj, slice):
         obj = np.arange(n)[obj]
-    where = np.asarray(obj) if not isinstance(obj, Tracer) else obj
+    where = (
+        obj if isinstance(obj, Tracer) else np.asarray(as_array(obj) if type(obj) is int else obj)
+    )
     if where.size and not dtypes.is_integer(dtype_of(where)):
         raise ValueError(
             f"jnp.insert(): index array must be integer typed; got {dtype_of(where)}. "
@@ -588,7 +589,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     )
     if len({*axes}) < len(axes):
         raise ValueError(f"repeated axis: {axis}")
-    if not values.ndim and values.dtype.kind != "b":
+    if not values.ndim:
         return as_array(unwrap(filt))
     places = np.nonzero(values)
     for k in axes:

@@ -318,7 +318,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     (4, 2, 3)
     """
     check_arraylike("rollaxis", a)
-    return _rollaxis_jit(a, axis=axis, start=start)
+    return _rollaxis_jit(a, axis=axis, start=as_int(start, "start"))
 
 
 def expand_dims(a: Any, axis: Any) -> Any:

@@ -275,7 +275,7 @@ def polyfit(
     Array([2., 1.], dtype=float32)
     """
     check_arraylike("polyfit", x, y) if w is None else check_arraylike("polyfit", x, y, w)
-    deg = as_int(deg, "deg")
+    deg = int(deg) if isinstance(deg, float) else as_int(deg, "deg")
     x, y = (creation.asarray(v) + 0.0 for v in (x, y))
     if deg < 0:
         raise ValueError("expected deg >= 0")

@@ -105,7 +105,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
         lax.max(order, lax.full_like(order, 0)), lax.full_like(order, shape_of(vals)[0])
     )
     scatter.warn_unsafe(arr, vals)
-    values = to_type(take(vals, which, mode="clip"), typeof(arr).dtype, False)
+    values = to_type(take(vals, which, mode="clip"), typeof(arr).dtype, typeof(arr).weak_type)
     return reshape(lax.select(hit, values, ravel(arr)), shape_of(arr))
 
 

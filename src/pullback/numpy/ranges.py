@@ -366,7 +366,7 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
 def _matrix_shape(N: Any, M: Any, name: str) -> tuple[Any, ...]:
     sizes = canonical_shape((N, N if M is None else M))
     if any(type(n) is int and n < 0 for n in sizes):
-        raise ValueError(
+        raise (ValueError if name == "eye" else TypeError)(
             f"negative dimensions are not allowed, got {sizes[0]} and {sizes[1]} in jnp.{name}"
         )
     return sizes

@@ -82,7 +82,7 @@ def _take(
         a, axis = ravel(a), 0
     k = canonical_axis(axis, ndim_of(a))
     n = shape_of(a)[k]
-    if dtypes.is_bool(typeof(indices).dtype):
+    if dtypes.is_bool(typeof(indices).dtype) and mode != "clip":
         indices = to_type(indices, default_int(), False)
     if not dtypes.is_integer(typeof(indices).dtype):
         raise ValueError(

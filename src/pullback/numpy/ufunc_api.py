@@ -244,7 +244,7 @@ class ufunc:
         given = self._given["accumulate"]
         if isinstance(axis, tuple) or (axis is None and given is None):
             raise ValueError(f"accumulate does not allow multiple axes, got axis={axis}")
-        if axis is not None:
+        if axis is not None and given is None:
             canonical_axis(axis, ndim_of(a))
         call = self._jit("accumulate", given or self._accumulate, ("axis", "dtype"))
         return call(a, axis=axis, dtype=dtype)
@@ -304,16 +304,18 @@ class ufunc:
         check_arraylike(f"{self.__name__}.at", a)
         # The function's own type for these arguments: integers may become floats.
         units = _unit(a, 1)
-        if self.nin == 2:
+        if b is not None:
             units.append(_unit(b, 1)[0] if ndim_of(b) else b)
         dtype = self._dtype(*units)
         a = to_type(a, dtype, False)
         shape = shape_of(indexing.take_index(a, indices))
+        if not int(np.prod(a.shape)):
+            return a
         order = lax.reshape(lax.iota(np.int32, int(np.prod(a.shape))), a.shape)
         where = order.at[indices].get(mode="fill", fill_value=-1)  # places of what there is
         where = lax.reshape(where, (int(np.prod(shape)),))
         others = []
-        if self.nin == 2:
+        if b is not None:
             b = _broadcast(b, shape) if shape_of(b) != shape else b
             others.append(lax.reshape(b, (int(np.prod(shape)),)))
 
@@ -343,6 +345,8 @@ class ufunc:
             raise ValueError("reduceat: a must have 1 or more dimension, got a.shape=()")
         if axis is None or isinstance(axis, tuple):
             raise ValueError(f"reduceat requires a single integer axis, got axis={axis}")
+        if dtypes.is_bool(typeof(indices).dtype):
+            indices = to_type(indices, np.dtype("int32"), False)
         if not dtypes.is_integer(typeof(indices).dtype):
             raise ValueError(
                 f"reduceat: indices must have an integer type, got {typeof(indices).dtype.name}"

@@ -26,8 +26,8 @@ from .logic import (
 from .tables import binary
 from .ufunc_api import BuiltinUfunc as ufunc
 from .util import (
+    check_arraylike,
     literal,
-    promote_args,
     promote_args_inexact,
     promote_dtypes,
     promote_dtypes_inexact,
@@ -97,7 +97,8 @@ def is_bools(a: Any) -> bool:
 def _at_by(how: str, promote: bool = False) -> Any:
     def at(a: Any, indices: Any, b: Any = None) -> Any:
         if promote:
-            a, b = promote_args(how, a, b)
+            check_arraylike(f"{how}imum.at", a, b)
+            a, b = promote_dtypes(a, b)
             a = to_type(a, typeof(a).dtype, False)
         if how in _OF_BOOLS and is_bools(a):
             return scatter.update(a, indices, to_type(b, np.dtype(bool), False), _OF_BOOLS[how])

@@ -31,6 +31,8 @@ _SIGNATURE = re.compile(rf"^{_ARGUMENTS}->{_ARGUMENTS}$")
 
 def parse_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     """`(n,m),(m)->(n)` as the names of the core axes of inputs and outputs."""
+    if not isinstance(signature, str):
+        raise TypeError(f"a gufunc signature is text like '(n,m),(m)->(n)', got {signature!r}")
     text = signature.replace(" ", "")
     if not _SIGNATURE.match(text):
         raise ValueError(

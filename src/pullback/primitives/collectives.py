@@ -20,7 +20,7 @@ from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
 from ..core.trace import axis_size as _axis_size, checked_axes, mesh_of_traces
 from .builders import full_batch
-from .common import NUMBER, canonical_axis, check_dtype, const, zero_of
+from .common import NUMBER, as_array, canonical_axis, check_dtype, const, zero_of
 from .dynamic_slice import dynamic_index_in_dim, dynamic_slice_in_dim
 from .elementwise import add, convert_element_type, div, eq, mul
 from .exchange_steps import (
@@ -409,6 +409,8 @@ def axis_index(axis_name: Any) -> Any:
     """
     if not isinstance(axis_name, (tuple, list)):
         return axis_index_p.bind(axis_name=axis_name)
+    if not axis_name:
+        return as_array(0)
     total: Any = 0
     step = 1
     for name in reversed(axis_name):

@@ -309,7 +309,7 @@ def canonical_size(n: Any) -> Any:
     if getattr(n, "is_symbolic_dim", False):
         return n
     if isinstance(n, Tracer):
-        raise TypeError(f"a size must be a concrete integer, got {n}")
+        raise errors.TracerIntegerConversionError(n)
     return as_int(n, "a size")
 
 

@@ -182,13 +182,13 @@ bitcast_convert_type_p: Primitive = Primitive(
 
 
 def _reduce_precision_aval(x: Any, *, exponent_bits: int, mantissa_bits: int) -> ShapedArray:
-    check_dtype("reduce_precision", x.dtype, (FLOAT,))
     if exponent_bits < 1:
         raise ValueError(f"reduce_precision: exponent_bits must be positive; got {exponent_bits}")
     if mantissa_bits < 0:
         raise ValueError(
             f"reduce_precision: mantissa_bits must be non-negative; got {mantissa_bits}"
         )
+    check_dtype("reduce_precision", x.dtype, (FLOAT,))
     return ShapedArray(x.shape, x.dtype, x.weak_type)
 
 

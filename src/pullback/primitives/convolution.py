@@ -90,7 +90,7 @@ def padtype_to_pads(
         return [tuple(p) for p in padding]
     kind = padding.upper()
     if kind == "VALID":
-        return [(0, 0)] * len(in_shape)
+        return [(0, 0)] * len(window_strides)
     if kind not in ("SAME", "SAME_LOWER"):
         raise RuntimeError(
             f"Unrecognized padding type: expected 'VALID', 'SAME', or 'SAME_LOWER', got {padding}."
@@ -116,12 +116,13 @@ def conv_shape_tuple(
     >>> lax.conv_shape_tuple((1, 3, 8), (16, 3, 3), (1,), [(0, 0)])
     (1, 16, 6)
     """
-    pads = padtype_to_pads(lhs_shape[2:], rhs_shape[2:], strides, pads)
-    if len(pads) != len(lhs_shape) - 2:
+    n = len(lhs_shape) - 2
+    count = len(strides) if isinstance(pads, str) else len(pads)
+    if count != n:
         raise TypeError(
-            f"Wrong number of explicit pads for convolution: expected {len(lhs_shape) - 2}, got "
-            f"{len(pads)}."
+            f"Wrong number of explicit pads for convolution: expected {n}, got {count}."
         )
+    pads = padtype_to_pads(lhs_shape[2:], rhs_shape[2:], strides, pads)
     spatial = (
         _out_size(n, k, s, p) for n, k, s, p in zip(lhs_shape[2:], rhs_shape[2:], strides, pads)
     )
@@ -348,8 +349,6 @@ def _conv_aval(
     preferred_element_type: Any,
     out_sharding: Any,
 ) -> ShapedArray:
-    check_same_dtypes("conv_general_dilated", (lhs, rhs))
-    check_dtype("conv_general_dilated", lhs.dtype, ANY, 0)
     if lhs.ndim != rhs.ndim:
         raise ValueError(
             "conv_general_dilated lhs and rhs must have the same number of dimensions, got "
@@ -388,6 +387,8 @@ def _conv_aval(
     kernel = (dilated(k, d) for k, d in zip(w[2:], rhs_dilation))
     spatial = (_out_size(*a) for a in zip(wide, kernel, window_strides, padding))
     shape = _unpermuted((x[0] // batch_group_count, w[0], *spatial), specs.out_spec)
+    check_same_dtypes("conv_general_dilated", (lhs, rhs))
+    check_dtype("conv_general_dilated", lhs.dtype, ANY, 0)
     weak = lhs.weak_type and rhs.weak_type
     if preferred_element_type is not None and preferred_element_type != lhs.dtype:
         _check_preferred(lhs.dtype, preferred_element_type)

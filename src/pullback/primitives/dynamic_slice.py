@@ -448,6 +448,9 @@ def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Any:
     Array([2, 3], dtype=int32)
     """
     shape = typeof(src).shape
+    if len(idxs) != len(axes):
+        raise ValueError(f"index_take: {len(idxs)} vectors of indices for {len(axes)} axes")
+    axes = tuple(canonical_axis(a, len(shape)) for a in axes)
     columns = [expand_dims(_wrapped(i, shape[a]), (1,)) for i, a in zip(idxs, axes, strict=True)]
     indices = concatenate(columns, 1)
     sizes = tuple(1 if d in axes else n for d, n in enumerate(shape))

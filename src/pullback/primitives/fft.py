@@ -142,7 +142,8 @@ def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Any:
             raise ValueError(f"Unknown FFT type '{fft_type}'")
         fft_type = fft_type.upper()
         fft_type = FftType[fft_type]
-    fft_type = FftType(int(fft_type))
+    if not isinstance(fft_type, FftType):
+        raise TypeError(f"Unknown FFT type value {fft_type!r}. Fix: lax.FftType.FFT, or 'FFT'.")
     x = as_array(x)
     d = typeof(x).dtype
     if fft_type == FftType.RFFT:

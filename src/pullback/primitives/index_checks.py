@@ -15,6 +15,8 @@ def check_gather(dn: Any, operand: Any, indices: Any, slice_sizes: Sequence[Any]
     """TypeError where the numbers, the sizes and the shapes do not fit; ValueError for indices that
     are no integers.
     """
+    if not hasattr(dn, "offset_dims"):
+        raise TypeError(f"gather takes lax.GatherDimensionNumbers, got {dn!r}")
     op, last = "Gather", indices.ndim - 1
     _check_vector_dim(op, indices)
     _check_set(op, "offset_dims", dn.offset_dims, ordered=True)
@@ -83,6 +85,8 @@ def check_scatter(dn: Any, operand: Any, indices: Any, updates: Any) -> None:
     """TypeError where the numbers and the shapes do not fit; ValueError for indices that are no
     integers.
     """
+    if not hasattr(dn, "update_window_dims"):
+        raise TypeError(f"scatters take lax.ScatterDimensionNumbers, got {dn!r}")
     op, window = "Scatter", dn.update_window_dims
     _check_vector_dim(op, indices)
     rank = indices.ndim - 1 + len(window)

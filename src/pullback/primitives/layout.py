@@ -19,6 +19,7 @@ from ..core.explicit import match_varying, parts_of, said, said_by
 from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
 from ..core.trace import checked_axes
+from ..errors import AxisError
 from .common import (
     COMPLEX,
     FLOAT,
@@ -157,7 +158,7 @@ def reduced_aval(name: str, operand: Any, axes: Sequence[int]) -> tuple[Any, ...
     if len(axes) != len(set(axes)):
         raise ValueError(f"duplicate value in 'axes' of reduction: {tuple(axes)}")
     if not all(0 <= a < operand.ndim for a in axes):
-        raise ValueError(
+        raise AxisError(
             f"reduction axes {tuple(axes)} contains out-of-bounds indices for "
             f"{operand.str_short()}."
         )
@@ -166,8 +167,9 @@ def reduced_aval(name: str, operand: Any, axes: Sequence[int]) -> tuple[Any, ...
 
 
 def _reduce_sum_aval(operand: Any, *, axes: Any, out_sharding: Any) -> ShapedArray:
+    shape = reduced_aval("reduce_sum", operand, axes)
     check_dtype("reduce_sum", operand.dtype, (NUMBER,))
-    return ShapedArray(reduced_aval("reduce_sum", operand, axes), operand.dtype, operand.weak_type)
+    return ShapedArray(shape, operand.dtype, operand.weak_type)
 
 
 def _reduce_sum_transpose(ct: Any, operand: Any, *, axes: Any, out_sharding: Any) -> list[Any]:
@@ -335,7 +337,13 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
     Array([[1, 2],
            [1, 2]], dtype=int32)
     """
-    return broadcast_to(as_array(arr), typeof(like_arr).shape)
+    arr, shape = as_array(arr), tuple(typeof(like_arr).shape)
+    own = typeof(arr).shape
+    if len(own) > len(shape) or any(
+        m != n and m != 1 for m, n in zip(reversed(own), reversed(shape))
+    ):
+        raise ValueError(f"an array of shape {own} cannot be broadcast to shape {shape}")
+    return broadcast_to(arr, shape)
 
 
 def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:

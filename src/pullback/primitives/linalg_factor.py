@@ -13,7 +13,7 @@ import numpy as np
 from .. import config, dtypes
 from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
-from .common import as_array, check_same_dtypes, complex_dtype, const, real_dtype, zero_of
+from .common import as_array, complex_dtype, const, real_dtype, zero_of
 from .convert import convert_element_type
 from .elementwise import (
     abs as lax_abs,
@@ -36,6 +36,8 @@ from .linalg_systems import (
     adjoint,
     block,
     check_batches,
+    check_dtypes,
+    check_ranks,
     diagonal,
     identity,
     identity_like,
@@ -145,20 +147,20 @@ def geqrf(a: Any) -> tuple[Any, Any]:
 @weak_as_operands
 def _householder_aval(a: Any, taus: Any) -> ShapedArray:
     name = "householder_product"
-    matrix_aval(name, a)
-    check_same_dtypes(name, (a, taus))
+    check_ranks(name, (a, taus), (2, 1))
+    check_batches(name, (a, taus), (2, 1))
     *_, m, n = a.shape
     if type(m) is int and type(n) is int and m < n:
         raise ValueError(
             f"The first argument to {name} must have at least as many rows as columns, got shape "
             f"{a.shape}"
         )
-    check_batches(name, (a, taus), (2, 1))
     if type(n) is int and type(taus.shape[-1]) is int and taus.shape[-1] > min(m, n):
         raise ValueError(
             f"The second argument to {name} must not have more rows than the minimum of the first "
             "argument's rows and columns."
         )
+    check_dtypes(name, (a, taus))
     return ShapedArray(a.shape, a.dtype)
 
 
@@ -189,12 +191,7 @@ def householder_product(a: Any, taus: Any) -> Any:
 
 @weak_as_operands
 def _ormqr_aval(a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> ShapedArray:
-    for k, x in enumerate((a, taus, c)):
-        if k != 1:
-            matrix_aval("ormqr", x, position=k)
-        elif not x.ndim:
-            raise TypeError(f"Input 1 to ormqr must have rank at least 1, but got shape={x.shape}")
-    check_same_dtypes("ormqr", (a, taus, c))
+    check_ranks("ormqr", (a, taus, c), (2, 1, 2))
     check_batches("ormqr", (a, taus, c), (2, 1, 2))
     *_, m, n = a.shape
     if c.shape[-2 if left else -1] != m:
@@ -209,6 +206,7 @@ def _ormqr_aval(a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> Sh
             f"ormqr takes at most {min(m, n)} factors for reflectors of shape {a.shape}, got "
             f"{taus.shape[-1]}"
         )
+    check_dtypes("ormqr", (a, taus, c))
     return ShapedArray(c.shape, c.dtype)
 
 
@@ -772,12 +770,13 @@ def schur(
 
 @weak_as_operands
 def _hessenberg_aval(a: Any) -> list[ShapedArray]:
-    matrix_aval("hessenberg", a)
+    check_ranks("hessenberg", (a,), (2,))
     *batch, m, n = a.shape
     if m != n or m == 0:
         raise ValueError(
             f"Argument to Hessenberg reduction must have shape [..., n, n], got shape {a.shape}"
         )
+    check_dtypes("hessenberg", (a,))
     return [ShapedArray(a.shape, a.dtype), ShapedArray((*batch, n - 1), a.dtype)]
 
 
@@ -808,10 +807,11 @@ def hessenberg(a: Any) -> list[Any]:
 
 @weak_as_operands
 def _tridiagonal_aval(a: Any, *, lower: bool) -> list[ShapedArray]:
-    matrix_aval("tridiagonal", a)
+    check_ranks("tridiagonal", (a,), (2,))
     *batch, m, n = a.shape
     if m != n or m == 0:
         raise ValueError(f"The input to tridiagonal must be a square matrix. Got shape {a.shape}.")
+    check_dtypes("tridiagonal", (a,))
     d = real_dtype(a.dtype)
     return [
         ShapedArray(a.shape, a.dtype),

@@ -148,11 +148,18 @@ def symmetrized(name: str, x: Any) -> Any:
 def matrix_aval(
     name: str, x: Any, square: bool = False, kinds: tuple[str, ...] = INEXACT, position: int = 0
 ) -> None:
-    """Checks the dtype and shape of a stack of matrices. Raises TypeError or ValueError."""
-    check_dtype(name, x.dtype, kinds, position)
+    """Checks the shape, then the dtype of a stack of matrices. Raises TypeError or ValueError."""
     check_ranks(name, (x,), (2,), position)
     if square and x.shape[-1] != x.shape[-2]:
         raise ValueError(f"The input to {name} must be a square matrix. Got shape {x.shape}.")
+    check_dtype(name, x.dtype, kinds, position)
+
+
+def check_dtypes(name: str, avals: Sequence[Any], kinds: tuple[str, ...] = INEXACT) -> None:
+    """Raises TypeError unless all dtypes are one, of these kinds. Shapes are checked before."""
+    for k, x in enumerate(avals):
+        check_dtype(name, x.dtype, kinds, k)
+    check_same_dtypes(name, avals)
 
 
 def check_ranks(name: str, avals: Sequence[Any], least: Sequence[int], first: int = 0) -> None:
@@ -285,11 +292,7 @@ def _triangular_aval(
     unit_diagonal: bool,
 ) -> ShapedArray:
     name = "triangular_solve"
-    check_dtype(name, a.dtype, INEXACT, 0)
-    check_dtype(name, b.dtype, INEXACT, 1)
-    check_same_dtypes(name, (a, b))
-    for k, x in enumerate((a, b)):
-        matrix_aval(name, x, position=k)
+    check_ranks(name, (a, b), (2, 2))
     if a.shape[-1] != a.shape[-2]:
         raise ValueError(
             f"The first input to triangular_solve must be a square matrix. Got shape {a.shape}."
@@ -298,6 +301,7 @@ def _triangular_aval(
         raise ValueError(
             f"Incompatible shapes for arguments to triangular_solve: {a.shape} and {b.shape}."
         )
+    check_dtypes(name, (a, b))
     check_batches(name, (a, b), (2, 2), ValueError)
     return ShapedArray(b.shape, b.dtype)
 
@@ -582,10 +586,11 @@ def _inverse(order: Any) -> Any:
 @weak_as_operands
 def _cholesky_update_aval(r: Any, w: Any) -> ShapedArray:
     name = "cholesky_update"
-    check_dtype(name, r.dtype, (FLOAT,), 0)
-    check_dtype(name, w.dtype, (FLOAT,), 1)
-    check_same_dtypes(name, (r, w))
     check_ranks(name, (r, w), (2, 1))
+    if w.ndim - 1 != r.ndim - 2:
+        raise TypeError(
+            f"{name}: the vector must have one axis fewer than {r.shape}, got {w.shape}"
+        )
     if r.shape[-1] != r.shape[-2] or r.shape[-1] != w.shape[-1]:
         raise ValueError(
             "Rank-1 update to Cholesky decomposition takes a square matrix and a vector of the "
@@ -593,6 +598,7 @@ def _cholesky_update_aval(r: Any, w: Any) -> ShapedArray:
             f"Got shapes {r.shape} and {w.shape} instead"
         )
     check_batches(name, (r, w), (2, 1))
+    check_dtypes(name, (r, w), (FLOAT,))
     return ShapedArray(r.shape, r.dtype)
 
 
@@ -620,9 +626,6 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
 @weak_as_operands
 def _symmetric_product_aval(a: Any, c: Any, *, alpha: Any, beta: Any) -> ShapedArray:
     name = "symmetric_product"
-    check_dtype(name, a.dtype, (FLOAT,), 0)
-    check_dtype(name, c.dtype, (FLOAT,), 1)
-    check_same_dtypes(name, (a, c))
     check_ranks(name, (a, c), (2, 2))
     if a.shape[-2] != c.shape[-1] or c.shape[-1] != c.shape[-2]:
         raise ValueError(
@@ -631,6 +634,7 @@ def _symmetric_product_aval(a: Any, c: Any, *, alpha: Any, beta: Any) -> ShapedA
             f"Got shapes {a.shape} and {c.shape}."
         )
     check_batches(name, (a, c), (2, 2))
+    check_dtypes(name, (a, c), (FLOAT,))
     return ShapedArray(c.shape, c.dtype)
 
 
@@ -673,9 +677,6 @@ def symmetric_product(
 def _tridiagonal_aval(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> ShapedArray:
     name = "tridiagonal_solve"
     avals = (dl, d, du, b)
-    for k, x in enumerate(avals):
-        check_dtype(name, x.dtype, INEXACT, k)
-    check_same_dtypes(name, avals)
     check_ranks(name, avals, (1, 1, 1, 2))
     if dl.shape != d.shape or d.shape != du.shape:
         raise TypeError(
@@ -687,6 +688,7 @@ def _tridiagonal_aval(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
             "The leading ndim-1 dimensions of b must equal the dimensions of the diagonals: got "
             f"{b.shape} and {d.shape}."
         )
+    check_dtypes(name, avals)
     return ShapedArray(b.shape, b.dtype)
 
 

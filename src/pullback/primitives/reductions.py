@@ -26,8 +26,9 @@ __all__ = [
 
 def _reduction_aval(name: str, kinds: tuple[str, ...]) -> Callable[..., ShapedArray]:
     def rule(operand: Any, *, axes: Any, out_sharding: Any = None) -> ShapedArray:
+        shape = reduced_aval(name, operand, axes)
         check_dtype(name, operand.dtype, kinds)
-        return ShapedArray(reduced_aval(name, operand, axes), operand.dtype, operand.weak_type)
+        return ShapedArray(shape, operand.dtype, operand.weak_type)
 
     return rule
 
@@ -228,17 +229,17 @@ def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
 def _arg_aval(name: str) -> Callable[..., ShapedArray]:
     def rule(operand: Any, *, axes: Any, index_dtype: Any) -> ShapedArray:
         (axis,) = axes
-        check_dtype(name, operand.dtype, (INT, FLOAT, BOOL))
         if not 0 <= axis < operand.ndim:
             raise ValueError(f"Invalid axis {axis} for operand shape {operand.shape}")
-        if not dtypes.is_integer(index_dtype):
-            raise TypeError(f"index_dtype must be an integer type, but got {index_dtype.name}")
         n = operand.shape[axis]
         if type(n) is int and n < 1:
             raise ValueError(
                 "argmin and argmax require non-empty reduced dimension. "
                 f"operand.shape={operand.shape} axis={axis}"
             )
+        check_dtype(name, operand.dtype, (INT, FLOAT, BOOL))
+        if not dtypes.is_integer(index_dtype):
+            raise TypeError(f"index_dtype must be an integer type, but got {index_dtype.name}")
         return ShapedArray(operand.shape[:axis] + operand.shape[axis + 1 :], index_dtype)
 
     return rule

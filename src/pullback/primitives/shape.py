@@ -771,16 +771,18 @@ _py_slice = builtins.slice
 
 def shape_as_value(shape: Any) -> Any:
     """A shape as a one-dimensional integer array: int32, or wider if x64 is on and a size is a
-    symbol or does not fit.
+    symbol or does not fit. NumPy's, if all sizes are known.
 
     >>> lax.shape_as_value((2, 3))
-    Array([2, 3], dtype=int32)
+    array([2, 3], dtype=int32)
     """
     shape = canonical_shape(shape)
     fits = all(type(n) is int and n < 2**31 for n in shape)
     dtype = np.dtype("int32") if fits else dtypes.default_int()
     if not shape:
         return full((0,), 0, dtype)
+    if all(type(n) is int for n in shape):
+        return np.array(shape, dtype)
     sizes = [scalar_constant(n, dtype) if type(n) is int else _as_value(n, dtype) for n in shape]
     return stack(sizes)
 

@@ -50,6 +50,8 @@ def reduce_window_shape_tuple(
     (4,)
     """
     n = len(operand_shape)
+    if not all(s > 0 for s in window_strides):
+        raise ValueError(f"window_strides must be positive, got {tuple(window_strides)}")
     base, window = base_dilation or (1,) * n, window_dilation or (1,) * n
     wide = [dilated(m, d) for m, d in zip(operand_shape, base)]
     kernel = [dilated(k, d) for k, d in zip(window_dimensions, window)]

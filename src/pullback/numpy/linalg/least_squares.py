@@ -124,6 +124,11 @@ def lstsq(
 
 def _least_squares(a: Any, b: Any, rcond: Any, numpy_resid: bool) -> Any:
     a, b = inexact("lstsq", a, b)
+    if typeof(a).ndim and typeof(b).ndim and typeof(a).shape[0] != typeof(b).shape[0]:
+        raise ValueError(
+            "Leading dimensions of input arrays must match: lstsq got a of "
+            f"{typeof(a).str_short()} and b of {typeof(b).str_short()}"
+        )
     if typeof(a).ndim != 2:
         raise TypeError(
             f"{typeof(a).ndim}-dimensional array given. Array must be two-dimensional: lstsq got a "
@@ -135,11 +140,6 @@ def _least_squares(a: Any, b: Any, rcond: Any, numpy_resid: bool) -> Any:
             f"lstsq got b of {typeof(b).str_short()}"
         )
     m, n = typeof(a).shape
-    if typeof(b).shape[0] != m:
-        raise ValueError(
-            "Leading dimensions of input arrays must match: lstsq got a of "
-            f"{typeof(a).str_short()} and b of {typeof(b).str_short()}"
-        )
     vector = typeof(b).ndim == 1
     b = b[:, None] if vector else b
     dtype = typeof(a).dtype
