@@ -590,6 +590,16 @@ def test_short_rows_of_any_type_run_in_lanes_across_them(dtype, few):
     np.testing.assert_array_equal(above(x, row), plain > np.arange(few).astype(plain.dtype))
 
 
+def test_bytes_far_apart_are_not_code_for_each_of_many_lanes():
+    """Some loads of single bytes for each lane: more lanes are more code, and gain nothing."""
+    x = np.random.default_rng(0).random((1000, 9, 9)) < 0.4
+    function = lambda x: x[:, ::2].any(-1)
+    (kernel,) = program(function, x).kernels
+    text, _ = llvm.compiler.emit_module(kernel)
+    assert 45 <= len(re.findall(r" load i8,", text)) <= 45 * 9  # eight lanes, and one
+    np.testing.assert_array_equal(pb.jit(function)(x), x[:, ::2].any(-1))
+
+
 @pytest.mark.parametrize("few", [2, 3, 5])
 def test_short_rows_that_are_joined_are_written_in_pieces(few):
     """Rows of few numbers below each other, one part turned about: no element asks where it is

@@ -17,8 +17,8 @@ from pullback.loops.ops import storage_bytes
 WIDEST_STRIDE = 8  # elements; lanes further apart are loaded one by one
 
 __all__ = [
-    "Index", "Lin", "index_binary", "load", "load_rows", "materialise", "store", "store_pairs",
-    "store_rows",
+    "WIDEST_STRIDE", "Index", "Lin", "index_binary", "load", "load_rows", "materialise", "store",
+    "store_pairs", "store_rows",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from pullback.backends.llvm.access import Lin, scattered_briefly
+from pullback.backends.llvm.access import WIDEST_STRIDE, Lin, scattered_briefly
 from pullback.backends.llvm.ahead import rows_ahead
 from pullback.backends.llvm.analysis import (
     body_cost,
@@ -267,6 +267,10 @@ class Loops:
         elif inner and cost >= MUCH_AROUND:
             width = 2 if _light_inside(s.body) and e.target.registers >= 32 else 1
         scattered = lane_by_lane(s, e.tables) and not _by_addresses(e, s, lanes)
+        if lanes > FEW_SINGLE:  # of bytes: ever more lanes one by one are code, and gain nothing
+            single = _one_by_one(s, e.tables)
+            while lanes > FEW_SINGLE and lanes * single > MANY_SINGLE:
+                lanes //= 2
         if inner or has(s.body, If) or cost >= HEAVY:
             e.module.straight = False
         count = hi.c - lo.c if hi.c is not None and lo.c is not None else 0
@@ -565,6 +569,7 @@ UNROLLED = 4  # iterations of a loop of updates in one turn
 MASKED = 10.0  # arithmetic of an iteration beside which masks take time, and memory does not
 HEAVY = 24.0  # arithmetic of an iteration that is worth LLVM's scheduling and registers
 LANE_BY_LANE = 2.0  # arithmetic that is worth taking one place lane by lane, where it is much
+FEW_SINGLE, MANY_SINGLE = 8, 256  # lanes, and narrow elements that are taken one by one
 MUCH_AROUND = 40.0  # arithmetic of an iteration that holds a loop, beyond which registers are few
 PAIRED = 40.0  # arithmetic of an iteration that is worth as many vectors on every machine
 MOST_ABREAST = 8  # vectors that a loop computes side by side
@@ -748,6 +753,19 @@ def _by_addresses(e: Emitter, s: For, lanes: int) -> bool:
 
 def _scattered(s: For) -> Iterator[Load | Store | Update]:
     """The statements that do."""
+    return (stmt for stmt, _ in _strides(s))
+
+
+def _one_by_one(s: For, tables: Tables) -> int:
+    """How many loads of a body take its lanes one by one, of elements that no instruction
+    gathers."""
+    far = (x for x, step in _strides(s) if step is None or abs(step) > WIDEST_STRIDE)
+    loads = (x for x in far if isinstance(x, Load) and x.out not in tables.places)
+    return sum(1 for x in loads if storage_bytes(x.buf.dtype) < 4)
+
+
+def _strides(s: For) -> Iterator[tuple[Load | Store | Update, int | None]]:
+    """The same statements, with the distance of two lanes; None if it is not known."""
     linear: dict[object, int | None] = {s.index: 1}  # stride by the index; None: not linear
 
     def stride(a: object) -> int | None:
@@ -779,9 +797,11 @@ def _scattered(s: For) -> Iterator[Load | Store | Update]:
         elif isinstance(stmt, If):
             linear.update((o, None) for o in stmt.outs)
         if isinstance(stmt, Update):
-            yield stmt
-        elif isinstance(stmt, (Load, Store)) and _offset_stride(stmt, stride) not in (0, 1, -1):
-            yield stmt
+            yield stmt, None
+        elif isinstance(stmt, (Load, Store)):
+            step = _offset_stride(stmt, stride)
+            if step not in (0, 1, -1):
+                yield stmt, step
 
 
 def _offset_stride(s: Load | Store, stride: Callable[[object], int | None]) -> int | None:
