@@ -28,6 +28,7 @@ import pullback.jax_compat.modules._src.dtypes as our_dtypes
 import pullback.jax_compat.modules._src.public_test_util as ours
 import pullback.jax_compat.modules._src.typing as our_typing
 import pullback.scipy.fft
+from pullback import jax_compat
 from pullback.jax_compat.modules._src.tree_util import prefix_errors
 
 I = np.arange(4, dtype="int32").reshape(2, 2)
@@ -639,3 +640,26 @@ def test_registry_entries_flatten_one_level() -> None:
     want = outcome(jax, importlib.import_module("jax._src.tree_util")._registry)
     ours_ = importlib.import_module("pullback.jax_compat.modules._src.tree_util")._registry
     assert outcome(pullback, ours_) == want
+
+
+def test_tracers_that_linearize_have_their_class() -> None:
+    """Awkward tells by `LinearizeTracer` which buffers are being differentiated."""
+
+    def outcome(m: Any, ad: Any) -> list[bool]:
+        seen: list[bool] = []
+
+        def f(x: Any) -> Any:
+            seen.append(isinstance(x, ad.LinearizeTracer))
+            return x * x
+
+        m.grad(f)(1.0)
+        m.vjp(f, 1.0)
+        m.linearize(f, 1.0)
+        m.make_jaxpr(f)(1.0)
+        m.vmap(f)(np.ones(2, "f"))
+        return seen
+
+    want = outcome(jax, importlib.import_module("jax._src.interpreters.ad"))
+    found = importlib.import_module("pullback.jax_compat.modules._src.ad_names")
+    assert outcome(pullback, found) == want == [True, True, True, False, False]
+    assert "jax_compat.modules._src.ad_names" in jax_compat._SOURCES["_src.interpreters.ad"]

@@ -93,7 +93,7 @@ _SOURCES = {
     "_src.image": "image",
     "_src.image.scale": "image",
     "_src.interpreters": "interpreters",
-    "_src.interpreters.ad": "interpreters.ad primitives.layout",
+    "_src.interpreters.ad": ("interpreters.ad primitives.layout jax_compat.modules._src.ad_names"),
     "_src.interpreters.batching": "interpreters.batching",
     "_src.interpreters.mlir": "interpreters.mlir jax_compat.modules._src.mlir_names",
     "_src.interpreters.partial_eval": (
