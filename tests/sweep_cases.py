@@ -414,8 +414,8 @@ FAULTS = [
     ),
     (r"(logical_(?:or|and|xor)\.outer\()(\d+)", r"\1jnp.int8(\2)", "a bool that is weak"),
     (
-        r"(logical_(?:or|and|xor)\.outer\()(i\d\([^()]*\)), (u8\()",
-        r"\1\2 != 0, \3",
+        r"(logical_(?:or|and|xor)\.outer\()([iu]\d\([^()]*\)), (?=[iu]\d\()",
+        r"\1\2 != 0, ",
         "a bool that is weak",
     ),
     (
@@ -437,6 +437,11 @@ FAULTS = [
         r"(take\(.*, )(True|b1\([^()]*\))(.*mode='wrap')",
         r"\1jnp.int32(\2)\3",
         "remainders of bools: each index is 0",
+    ),
+    (
+        r"lax\.stop_gradient\((-?[\w.]+j?)\)$",
+        r"lax.stop_gradient(jnp.asarray(\1))",
+        "numbers come back as JAX's own kind of Python numbers",
     ),
     (r"(true_divide|divide)\((b1\([^()]*\)), 0\)", r"\1(1.0 * \2, 0)", "0 / 0 is 0"),
     (

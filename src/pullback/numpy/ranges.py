@@ -423,8 +423,6 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
 def _triangle(name: str, lower: bool, doc: str) -> Any:
     def run(m: Any, k: int = 0) -> Any:
         m = as_array(unwrap(m))
-        if ndim_of(m) < 2:
-            raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
         mask = _below(shape_of(m)[-2:], k if lower else k - 1)
         if ndim_of(m) > 2:
             mask = lax.broadcast_in_dim(mask, shape_of(m), (ndim_of(m) - 2, ndim_of(m) - 1))
@@ -439,6 +437,8 @@ def _triangle(name: str, lower: bool, doc: str) -> Any:
 
     def f(m: Any, k: int = 0) -> Any:
         check_arraylike(name, m)
+        if ndim_of(m) < 2:
+            raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
         return call(m, k=as_int(k, "k"))
 
     f.__name__ = f.__qualname__ = name

@@ -202,12 +202,11 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     [Array([9., 5.], dtype=float32), Array([1, 2], dtype=int32)]
     """
     operand = as_array(operand)
-    if isinstance(k, bool) or not (is_symbolic(k) or hasattr(k, "__index__")):
+    axis = canonical_axis(axis, typeof(operand).ndim)
+    if not (is_symbolic(k) or hasattr(k, "__index__")):
         raise TypeError(f"k argument to top_k must be an integer, got {k!r}")
     count: Any = k if is_symbolic(k) else as_int(k, "k")
-    return top_k_p.bind(  # type: ignore[no-any-return]
-        operand, k=count, axis=canonical_axis(axis, typeof(operand).ndim)
-    )
+    return top_k_p.bind(operand, k=count, axis=axis)  # type: ignore[no-any-return]
 
 
 # --- approx_top_k: on CPUs it is exact ---
