@@ -358,3 +358,19 @@ def test_an_excluded_name_stands_in_a_collection() -> None:
         with pytest.raises(TypeError, match=r"string|collection"):
             n.vectorize(add, excluded="y")(n.ones(2), y=1.0)
         assert n.vectorize(add, excluded={"y"})(n.ones(2), y=1.0).tolist() == [2, 2]
+
+
+def test_indices_and_shifts_may_be_objects_that_are_arrays() -> None:
+    class Held:
+        def __init__(self, x: object) -> None:
+            self.x = x
+
+        def __jax_array__(self) -> object:
+            return pnp.asarray(self.x)
+
+        def __array__(self, dtype: object = None, copy: object = None) -> object:
+            raise ValueError("not asked for")
+
+    assert pnp.roll(Held([1, 2, 3]), Held([1])).tolist() == [3, 1, 2]
+    assert pnp.insert(Held([1, 2, 3]), Held(1), Held([9])).tolist() == [1, 9, 2, 3]
+    assert pnp.linalg.matrix_transpose(Held([[1, 2]])).tolist() == [[1], [2]]

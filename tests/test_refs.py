@@ -790,3 +790,16 @@ def test_references_of_lowered_functions() -> None:
         return j.jit(lambda x: p.bind(x))(np_.float32(3.0))
 
     same(program)
+
+
+def test_messages_say_where_a_returned_reference_comes_from() -> None:
+    ref = pb.new_ref(pnp.arange(3))
+    held = lambda x_ref: {"hi": x_ref}
+    with pytest.raises(ValueError, match=r"tree path result\['hi'\](.|\n)*as the argument x_ref\."):
+        pb.jit(held)(ref)
+    with pytest.raises(ValueError, match=r"tree path result\['hi'\], but [^\n]*\n\nFix"):
+        pb.jit(lambda: {"hi": ref})()
+    with pytest.raises(ValueError, match=r"result\[0\](.|\n)*created on line .*test_refs\.py:\d+"):
+        pb.lax.scan(lambda c, x: (pb.new_ref(c), x), 0, pnp.arange(3))
+    with pytest.raises(ValueError, match=r"of type Ref\{float32\[\]\}, but(.|\n)*created on line"):
+        pb.lax.cond(True, lambda: pb.new_ref(1.0), lambda: pb.new_ref(2.0))

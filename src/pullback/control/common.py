@@ -5,6 +5,7 @@ carry.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import re
 import weakref
@@ -146,12 +147,21 @@ def carry_type(x: Any) -> Any:
     return aval
 
 
+def _path_of(out_tree: Any, k: int) -> str:
+    path = leaf_names(out_tree, "")[k]
+    return path and "result" + path
+
+
 def check_results(leaves: Sequence[Any], out_tree: Any, fun: Any, name: str) -> None:
     """TypeError, naming the component, if a traced function returned what no array can hold."""
     differentiated = name in ("jvp", "vjp", "linearize")  # functions that run, and hold no program
     for k, leaf in enumerate(leaves):
         if not differentiated:
-            check_not_returned(leaf, lambda: f"function {fun_source_info(fun)} traced for {name}")
+            check_not_returned(
+                leaf,
+                lambda: f"function {fun_source_info(fun)} traced for {name}",
+                functools.partial(_path_of, out_tree, k),
+            )
         try:
             typeof(leaf)
         except TypeError:

@@ -372,14 +372,31 @@ def _writes_late(jaxpr: Any) -> bool:
     return bool(found)
 
 
-def check_not_returned(x: Any, what: Callable[[], str]) -> None:
-    """ValueError if a function that is traced, as `what` says, returns a reference."""
+def check_not_returned(x: Any, what: Callable[[], str], path: Callable[[], str] = str) -> None:
+    """ValueError if a function that is traced, as `what` says, returns a reference. `path()`: where
+    in its result it is."""
     if is_ref(x):
+        where = f" at output tree path {path()}" if path() else ""
         raise ValueError(
-            f"{what()} returned a mutable array reference of type {x.aval}, but mutable "
-            "array references cannot be returned. Fix: return its value, ref[...]; a reference "
-            "that the function is given is changed in place, and need not be returned."
+            f"{what()} returned a mutable array reference of type {x.aval}{where}, but mutable "
+            f"array references cannot be returned.{_origin_of(x)}\n\nFix: return its value, "
+            "ref[...]; a reference that the function is given is changed in place, and need not be "
+            "returned."
         )
+
+
+def _origin_of(x: Any) -> str:
+    """Where a traced reference comes from: an argument of the program, or a line that made it."""
+    var, trace = getattr(x, "_var", None), getattr(x, "_trace", None)
+    invars, info = getattr(trace, "invars", ()), getattr(trace, "debug_info", None)
+    for k, v in enumerate(invars):
+        if v is var and info is not None:
+            name = name_of_argument(lambda: info.arg_names, k)
+            return f"\n\nThe returned mutable array was passed in as the argument {name}."
+    made = getattr(x, "source_info", None)
+    if made is None or made.code is None:
+        return ""
+    return f"\n\nThe returned mutable array was created on line {made.summary()}."
 
 
 def ref_identity(x: Any) -> int:

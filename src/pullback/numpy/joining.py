@@ -505,8 +505,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         a, axis = ravel(a), 0
     k = canonical_axis(axis, ndim_of(a))
     n = shape_of(a)[k]
-    if isinstance(obj, slice):
-        obj = np.arange(n)[obj]
+    obj = np.arange(n)[obj] if isinstance(obj, slice) else unwrap(obj)
     where = (
         obj if isinstance(obj, Tracer) else np.asarray(as_array(obj) if type(obj) is int else obj)
     )

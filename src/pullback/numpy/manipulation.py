@@ -633,7 +633,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
             else (np.array(shift, dtype=np.int32))
         )
     check_arraylike("roll", a, shift)
-    a = as_array(unwrap(a))
+    a, shift = as_array(unwrap(a)), unwrap(shift)
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), shape_of(a))
     axes = _axes_list(axis)

@@ -8,8 +8,6 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ...api.jit import jit
 from ...core.avals import typeof
 from .. import creation, manipulation, products, ranges
@@ -152,9 +150,10 @@ def matrix_transpose(x: Any, /) -> Any:
            [2, 4]], dtype=int32)
     """
     check_arraylike("jnp.linalg.matrix_transpose", x)
-    if np.ndim(x) < 2:
-        raise ValueError(f"matrix_transpose requires at least 2 dimensions; got ndim={np.ndim(x)}")
-    return transposed(creation.asarray(x))
+    x = creation.asarray(x)
+    if x.ndim < 2:
+        raise ValueError(f"matrix_transpose requires at least 2 dimensions; got ndim={x.ndim}")
+    return transposed(x)
 
 
 def vecdot(
