@@ -5,7 +5,11 @@ float64 numbers beside their formula without rounding.
 from __future__ import annotations
 
 import functools
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +17,7 @@ import pytest
 
 import pullback
 from pullback.backends.llvm.target import host_target
+from pullback.random import elementary
 from tests.random_streams import SAMPLERS, Numbers, Stream, dtype_named, recorded, streams
 
 # Units in the last place are those of a number of this size, where it is larger: the number is a
@@ -22,9 +27,6 @@ SIZES: dict[str, Callable[[Any], Any]] = {
     "orthogonal": lambda x: np.full_like(x, 2),  # reflections: one less twice a product
     "wald": lambda x: 4 / x,  # mean squared / x
 }
-# JAX's float64 log1p is wrong by up to 128 units between -0.41 and -0.2: which side is nearer to
-# the formula is tested below.
-JAX_LOG1P_F64 = 130
 # What is recorded is of a processor that multiplies and adds at once. JAX's own numbers of one that
 # does not (XLA_FLAGS=--xla_cpu_max_isa=SSE4_2) are up to 320 units from these, and ours on these.
 FLOATS = 2 if host_target().fma else 512
@@ -53,9 +55,8 @@ def check(stream: Stream, got: Any, want: Any) -> None:
     if got.dtype.kind == "c":
         part = want.real.dtype
         got, want = got.ravel().view(part), want.ravel().view(part)
-    limit = JAX_LOG1P_F64 if got.dtype.name in ("float64", "complex128") else FLOATS
     sizes = SIZES.get(stream.sampler, np.zeros_like)(want)
-    assert ulps(got, want, sizes) <= limit, (got, want)
+    assert ulps(got, want, sizes) <= FLOATS, (got, want)
 
 
 def marked(name: str) -> list[Any]:
@@ -79,21 +80,67 @@ def test_stream(stream: Stream) -> None:
             check(stream, array(ours), array(theirs))
 
 
+FUNCTIONS = {
+    "erf": lambda r: 2 * r.normal(size=3000),
+    "erf_inv": lambda r: r.uniform(-1, 1, 3000),
+    "exp": lambda r: np.r_[r.normal(size=2000) * 20, -708.5, -745, 709.7, 710],
+    "log": lambda r: np.r_[r.random(3000), r.uniform(0.9, 1.1, 3000), r.random(999) * 1e9],
+    "log1p": lambda r: np.r_[r.uniform(-1, 1, 3000), r.random(999) * 1e-9, 1 - 2.0**-53],
+    "rsqrt": lambda r: np.r_[r.random(3000), r.random(999) * 1e200],
+}
+EDGES = np.array([0.0, -0.0, 1, -1, 0.5, 2, np.inf, -np.inf, np.nan])
+
+
+# JAX as its users have it: that of the tests runs with flags that round otherwise.
+ASK_JAX = """
+import sys, jax, numpy as np
+jax.config.update("jax_enable_x64", True)
+asked = np.load(sys.argv[1])
+np.savez(sys.argv[2], **{k: jax.jit(getattr(jax.lax, k.split()[0]))(x) for k, x in asked.items()})
+"""
+
+
+@pytest.mark.skipif(not host_target().fma, reason="JAX's own are others on such a machine")
+def test_float64_functions_of_samplers_are_jaxs_to_the_bit(tmp_path: Path) -> None:
+    asked = {}
+    for name, numbers in FUNCTIONS.items():
+        x = np.r_[EDGES, numbers(np.random.default_rng(len(name)))]
+        asked |= {name: x, f"{name} columns": x[:60, None], f"{name} rows": x[:900].reshape(-1, 3)}
+    given, made = tmp_path / "given.npz", tmp_path / "made.npz"
+    np.savez(given, **asked)
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
+    subprocess.run([sys.executable, "-c", ASK_JAX, given, made], env=env, check=True)
+    with pullback.enable_x64(True):
+        for what, want in np.load(made).items():
+            got = np.asarray(pullback.jit(getattr(elementary, what.split()[0]))(asked[what]))
+            np.testing.assert_array_equal(got, want, what)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_programs_do_not_show_how_samplers_compute_functions(name: str) -> None:
+    shown, known = (getattr(module, name) for module in (elementary, pullback.lax))
+    assert str(pullback.make_jaxpr(shown)(0.5)) == str(pullback.make_jaxpr(known)(0.5))
+
+
 def check_against_truth(names: tuple[str, ...], n: int) -> None:
     exact_streams = pytest.importorskip("tests.exact_streams", reason="mpmath is not installed")
     if np.finfo(np.longdouble).nmant < 60:
         pytest.skip("no extended precision here")
     for name, (largest, most, mean), theirs in exact_streams.compared(n, (0, 42), names):
-        # Ours are no further from the formula's value than JAX's, and as near as a few roundings.
-        # The largest distance alone is chance: it is where differences cancel.
-        assert most <= max(theirs[1], 2) and mean <= max(theirs[2], 1) + 0.2, (name, most, mean)
+        # Ours are as far from the formula's value as JAX's, but for roundings of powers and
+        # tangents. The largest distance alone is chance: it is where differences cancel.
+        assert most <= max(theirs[1], 2) + 0.5 and mean <= max(theirs[2], 1) + 0.2, (
+            name,
+            most,
+            mean,
+        )
         assert largest <= max(2 * theirs[0], 4), (name, largest, theirs)
 
 
-def test_float64_numbers_are_nearer_to_their_formula() -> None:
+def test_float64_numbers_are_as_near_to_their_formula_as_jaxs() -> None:
     check_against_truth(("exponential", "gumbel", "laplace", "logistic", "normal"), 20)
 
 
 @pytest.mark.slow
-def test_all_float64_numbers_are_nearer_to_their_formula() -> None:
+def test_all_float64_numbers_are_as_near_to_their_formula_as_jaxs() -> None:
     check_against_truth((), 60)

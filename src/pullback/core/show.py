@@ -260,9 +260,18 @@ def _without_defaults(**defaults: Any) -> Callable[[dict[str, Any]], Iterable[tu
     return rule
 
 
+def _accuracy_params(params: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """An accuracy is shown if somebody asked for it."""
+    for k, v in sorted(params.items()):
+        if k != "accuracy" or repr(v) != "None":
+            yield k, v
+
+
 for _name in (
     "cbrt",
     "cos",
+    "erf",
+    "erf_inv",
     "exp",
     "exp2",
     "expm1",
@@ -275,7 +284,7 @@ for _name in (
     "tan",
     "tanh",
 ):
-    param_rules[_name] = _without_defaults(accuracy=None)
+    param_rules[_name] = _accuracy_params
 for _name in ("random_bits", "random_split"):
     param_rules[_name] = _without_defaults(partitionable=False)
 param_rules["mul"] = _without_defaults(out_dtype=None)

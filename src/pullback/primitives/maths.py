@@ -110,7 +110,11 @@ atanh_p = unary(
     lambda t, y, x: mul(integer_pow(add(const(x, 1), x), -1), div(t, sub(const(x, 1), x))),
 )
 erf_p = unary(
-    "erf", _REAL, lambda t, y, x: mul(const(x, 2 / math.sqrt(math.pi)), mul(t, exp(neg(square(x)))))
+    "erf",
+    _REAL,
+    lambda t, y, x, *, accuracy=None: mul(
+        const(x, 2 / math.sqrt(math.pi)), mul(t, exp(neg(square(x))))
+    ),
 )
 erfc_p = unary(
     "erfc",
@@ -118,7 +122,9 @@ erfc_p = unary(
     lambda t, y, x: mul(const(x, -2 / math.sqrt(math.pi)), mul(t, exp(neg(square(x))))),
 )
 erf_inv_p = unary(
-    "erf_inv", _REAL, lambda t, y, x: mul(const(x, math.sqrt(math.pi) / 2), mul(t, exp(square(y))))
+    "erf_inv",
+    _REAL,
+    lambda t, y, x, *, accuracy=None: mul(const(x, math.sqrt(math.pi) / 2), mul(t, exp(square(y)))),
 )
 lgamma_p = unary("lgamma", _REAL, lambda t, y, x: mul(t, digamma(x)))
 digamma_p = unary("digamma", _REAL, lambda t, y, x: mul(t, polygamma(const(x, 1), x)))

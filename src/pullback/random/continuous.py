@@ -19,7 +19,6 @@ from ..primitives.elementwise import (
     div,
     integer_pow,
     le,
-    log,
     lt,
     mul,
     neg,
@@ -29,7 +28,7 @@ from ..primitives.elementwise import (
     sign,
     sub,
 )  # fmt: skip
-from ..primitives.maths import erf, erf_inv, exp, log1p, sqrt, tan
+from ..primitives.maths import sqrt, tan
 from .base import (
     as_dtype,
     check_safe,
@@ -44,6 +43,7 @@ from .base import (
     spread_array,
     static_jit,
 )
+from .elementary import erf, erf_inv, exp, log, log1p
 from .uniform import _rademacher, _uniform, requested_dtype  # type: ignore[attr-defined]
 
 

@@ -52,7 +52,7 @@ from ..primitives.layout import (
     reduce_sum,
     reshape,
 )
-from ..primitives.maths import exp, rsqrt, sqrt
+from ..primitives.maths import rsqrt, sqrt
 from ..primitives.reductions import reduce_max
 from .base import (
     as_dtype,
@@ -69,6 +69,7 @@ from .base import (
     static_jit,
 )
 from .continuous import _exponential, _normal
+from .elementary import exp, log as exact_log, rsqrt as exact_rsqrt
 from .uniform import _rademacher, _uniform
 
 
@@ -117,6 +118,8 @@ def _over_root(x: Any, d: Any) -> Any:
     dtype = typeof(d).dtype
     if dtype == dtypes.bfloat16:
         return div(x, sqrt(d))
+    if dtype == np.float64:
+        return mul(x, exact_rsqrt(d))
     return mul(x, convert_weak(rsqrt(convert_weak(d, np.dtype(np.float64))), dtype))
 
 
@@ -137,7 +140,7 @@ def _gamma_one(key: Any, a: Any, log_space: bool) -> Any:
     start = (key, scalar(0, dtype), one, scalar(2, dtype))
     _, _, v, _ = while_loop(lambda s: _rejected(d, s[1], s[2], s[3], dtype), step, start)
     boost = _boost(boost_key, a, large, log_space, dtype)
-    return add(add(log(d), log(v)), boost) if log_space else mul(mul(d, v), boost)
+    return add(add(exact_log(d), exact_log(v)), boost) if log_space else mul(mul(d, v), boost)
 
 
 def _gamma_samples(keys: Any, a: Any, log_space: bool) -> Any:

@@ -30,7 +30,6 @@ from ..primitives.elementwise import (
     ge,
     gt,
     le,
-    log,
     lt,
     max,
     mul,
@@ -41,7 +40,6 @@ from ..primitives.elementwise import (
     sub,
 )  # fmt: skip
 from ..primitives.layout import broadcast_in_dim, expand_dims, iota, reshape, squeeze, transpose
-from ..primitives.maths import log1p
 from ..primitives.reductions import argmax
 from ..primitives.shape import full, slice_in_dim
 from ..primitives.sort import sort_key_val, top_k
@@ -56,6 +54,7 @@ from .base import (
     spread_array,
     static_jit,
 )
+from .elementary import log, log1p
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:

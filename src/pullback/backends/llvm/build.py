@@ -509,6 +509,22 @@ class Builder:
             return Val(self, x.t, 1, regs)
         return self._avx512_pair("scalef", x, n)
 
+    def rsqrt14(self, x: Val) -> Val | None:
+        """1 / sqrt(x) of doubles to 14 bits; None where the machine has it not."""
+        if not self.target.masks or x.n * 64 not in (64, 128, 256, 512):
+            return None
+        lanes = x.n if x.n > 1 else 2
+        vector = self.ty("double", lanes)
+        full = f"llvm.x86.avx512.rsqrt14.pd.{lanes * 64}"
+        self.declarations[full] = f"declare {vector} @{full}({vector}, {vector}, i8)"
+        wide = x if x.n > 1 else self.splat(x, lanes)
+        form = f"call {{R}} @{full}({{T}} {{0}}, {{T}} zeroinitializer, i8 -1)"
+        found = self.pure(form, (wide,), "double")
+        if x.n > 1:
+            return found
+        regs = tuple(self.extract(r, "double", lanes, 0) for r in found.regs)
+        return Val(self, "double", 1, regs)
+
     def ranged(self, x: Val, y: Val, largest: bool) -> Val | None:
         """The larger (or smaller) of x and y, zeros by their sign; of a number and a NaN the
         number. None where the machine has it not."""

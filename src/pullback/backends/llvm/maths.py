@@ -26,6 +26,7 @@ __all__ = [
     "FUNCTIONS",
     "exp_parts",
     "horner",
+    "log_double",
     "nothing_below",
     "rint",
     "round_away",
@@ -248,12 +249,12 @@ _LOG_CEPHES = (
     (-1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1),
     (2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1),
 )
-_LOG1P_P = (
+LOG1P_P = (
     2.0039553499201281259648e1, 5.7112963590585538103336e1, 6.0949667980987787057556e1,
     2.9911919328553073277375e1, 6.5787325942061044846969, 4.9854102823193375972212e-1,
     4.5270000862445199635215e-5,
 )  # fmt: skip
-_LOG1P_Q = (
+LOG1P_Q = (
     6.0118660497603843919306e1, 2.1642788614495947685003e2, 3.0909872225312059774938e2,
     2.2176239823732856465394e2, 8.3047565967967209469434e1, 1.5062909083469192043167e1, 1.0,
 )  # fmt: skip
@@ -276,7 +277,7 @@ def _log1p_small_f32(b: Builder, x: Val) -> Val:
     zero: its powers underflow."""
     y = b.select(b.fabs(x) < 2.0**-30, -0.0, x, like=x.t)
     z = y * y
-    ratio = horner(b, y, _LOG1P_P) / horner(b, y, _LOG1P_Q)
+    ratio = horner(b, y, LOG1P_P) / horner(b, y, LOG1P_Q)
     return x + b.fma(z, -0.5, (y * z) * ratio)
 
 
@@ -353,38 +354,44 @@ def _two_sum(x: Val, y: Val) -> tuple[Val, Val]:
     return s, (x - (s - t)) + (y - t)
 
 
-def _log_double(b: Builder, x: Val) -> tuple[Val, Val]:
-    """log(x) for positive finite doubles as a sum of two: about 2**-66 relative."""
-    s_ = SHAPES["double"]
-    tiny = x < s_.least
-    e, m = log_split(b, b.select(tiny, x * 2.0**54, x))
-    e = b.select(tiny, e - 54.0, e)
+def log_double(b: Builder, x: Val, normal: bool = False) -> tuple[Val, Val]:
+    """log(x) for positive finite doubles, perhaps known to be normal, as a sum of two: about
+    2**-66 relative."""
+    tiny = x < SHAPES["double"].least
+    e, m = log_split(b, x if normal else b.select(tiny, x * 2.0**54, x))
+    if not normal:
+        e = b.select(tiny, e - 54.0, e)
     f = m - 1.0
     d = f + 2.0
     d_low = f - (d - 2.0)
-    s = f / d
-    p, q = two_prod(b, s, d)
-    s_low = (((f - p) - q) - s * d_low) / d
+    if b.target.fma:
+        inverse = 1.0 / d
+        s = f * inverse
+        s_low = b.fma(-s, d_low, b.fma(-s, d, f)) * inverse
+    else:
+        s = f / d
+        p, q = two_prod(b, s, d)
+        s_low = (((f - p) - q) - s * d_low) / d
     z, z_low = two_prod(b, s, s)
-    z_low = z_low + 2.0 * s * s_low
     # s^3 * 2/3 as a sum of two
     c, c_low = two_prod(b, s, z)
-    c_low = c_low + (s * z_low + s_low * z)
+    c_low = b.fma(s, z_low, c_low)
     t, t_low = two_prod(b, c, b.lit(2.0 / 3.0, "double"))
-    t_low = t_low + (c_low * (2.0 / 3.0) + c * 3.700743415417188e-17)
-    rest = c * z * horner(b, z, K.LOG_TAIL_F64)
+    t_low = b.fma(c_low, 2.0 / 3.0, t_low)
+    rest = c * horner(b, z, (3.700743415417188e-17, *K.LOG_TAIL_F64))
     hi, lo = _fast_two_sum(s * 2.0, t)
-    lo = lo + (t_low + rest + s_low * 2.0)
+    twice = s_low * 2.0  # and what of it is in s^3
+    lo = lo + (t_low + rest + b.fma(twice, z, twice))
     ln_hi = _split(K.LN2[0], 40)
     ln_mid = K.LN2[0] - ln_hi
-    a, a_low = _two_sum(e * ln_hi, hi)
+    a, a_low = _fast_two_sum(e * ln_hi, hi)  # of which the first is larger, or 0
     low = a_low + lo + b.fma(e, ln_mid, e * K.LN2[1])
     return _fast_two_sum(a, low)
 
 
 def pow_usual(b: Builder, x: Val, y: Val) -> Val:
     """x**y for finite x > 0."""
-    l_hi, l_lo = _log_double(b, x)
+    l_hi, l_lo = log_double(b, x)
     p, p_low = two_prod(b, y, l_hi)
     p_low = b.fma(y, l_lo, p_low)
     fits = b.fabs(p) < 800.0

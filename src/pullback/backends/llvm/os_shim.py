@@ -5,6 +5,7 @@ sleeps.
 from __future__ import annotations
 
 import ctypes
+import ctypes.util
 import os
 import sys
 from functools import lru_cache
@@ -15,6 +16,7 @@ __all__ = [
     "as_exception",
     "cpu_count",
     "libc",
+    "mathematics_address_of",
     "signal_functions",
     "sleep_kind",
     "start_thread",
@@ -38,6 +40,15 @@ def address_of(name: str) -> int:
         return ctypes.cast(getattr(libc(), name), ctypes.c_void_p).value or 0
     except AttributeError:
         return 0
+
+
+def mathematics_address_of(name: str) -> int:
+    """The address of a function of the C library's part that may be a library of its own."""
+    found = address_of(name)
+    if found:
+        return found
+    library = ctypes.CDLL(ctypes.util.find_library("m"))
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
 
 
 def signal_functions() -> dict[str, int]:

@@ -19,6 +19,7 @@ __all__ = [
     "ERROR_CODE",
     "ERROR_EQUATION",
     "FREE",
+    "LIBM",
     "NEXT_CHECK",
     "NUM_THREADS",
     "PARALLEL_FOR",
@@ -36,6 +37,9 @@ POOL = 64  # ours: the thread pool's state
 NEXT_CHECK = 72  # ours: the cycle count from which a loop looks for signals again
 CONTEXT_BYTES = 128
 TABLE_ENTRIES = 256
+
+# The C library's functions of a double that kernels call: double f(double).
+LIBM = ("log", "erf")
 
 _names: dict[str, int] = {}
 _provided: dict[str, int] = {}  # addresses that are known, perhaps before there is a table
@@ -105,5 +109,6 @@ for _name in (
     "library_threads",
     "library_usual",
     "library_calls",
+    *(f"libm_{name}" for name in LIBM),
 ):
     register_function(_name)

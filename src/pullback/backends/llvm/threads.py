@@ -27,6 +27,7 @@ from pullback.backends.llvm.table import (
     ERROR_CODE,
     ERROR_EQUATION,
     FREE,
+    LIBM,
     NEXT_CHECK,
     NUM_THREADS,
     PARALLEL_FOR,
@@ -78,6 +79,8 @@ class Runtime:
         self.usual = min(os_shim.cpu_count(), 64)
         for name in ("memcpy", "memmove", "memset"):
             self.set_function(name, os_shim.address_of(name))
+        for name in LIBM:
+            self.set_function(f"libm_{name}", os_shim.mathematics_address_of(name))
         self.set_function("rem_pio2", self.code.symbols["pb_rem_pio2"])
         self.set_function("launch", self.code.symbols["pb_launch"])
         self.set_function("check", self.code.symbols["pb_check"])

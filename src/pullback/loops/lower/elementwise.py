@@ -15,6 +15,7 @@ from pullback.loops.ir import Atom, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, ir_dtype, part_dtype, read
 from pullback.loops.ops import BITS, FLOATS, OPS
+from pullback.primitives.common import Formula
 
 Outs = Sequence[tuple[tuple[int, ...], str]]
 Rule = Callable[[Graph, list[Node], Outs, dict[str, Any]], Any]
@@ -169,8 +170,10 @@ def op_rule(
         if operand in COMPLEX:
             f = cm.FUNCTIONS[op]
             return zipped(g, ins, shape, dtype, lambda b, *xs: f(b, *xs), cost * 4)
-        out = dtype
-        return zipped(g, ins, shape, dtype, lambda b, *xs: b.let(op, xs, out, a), cost)
+        out, name = dtype, op
+        if dtype == "f64" and params.get("accuracy") is Formula.XLA:
+            name = f"xla_{op}"
+        return zipped(g, ins, shape, dtype, lambda b, *xs: b.let(name, xs, out, a), cost)
 
     return lower
 
