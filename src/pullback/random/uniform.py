@@ -30,6 +30,7 @@ from ..primitives.elementwise import (
     ge,
     gt,
     le,
+    log,
     lt,
     max,
     mul,
@@ -54,7 +55,7 @@ from .base import (
     spread_array,
     static_jit,
 )
-from .elementary import log, log1p
+from .elementary import log as exact_log, log1p
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -536,7 +537,7 @@ def _gumbel(key: Any, shape: Any, dtype: Any, mode: str) -> Any:
         return neg(
             log(
                 neg(
-                    log(
+                    exact_log(
                         _uniform(
                             key, minval=scalar(tiny, dtype), maxval=1.0, shape=shape, dtype=dtype
                         )

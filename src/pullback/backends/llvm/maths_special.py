@@ -399,6 +399,7 @@ FUNCTIONS: dict[str, Callable[..., Val]] = {
     "xla_exp": _as_xla(maths_xla.exp, maths.exp),
     "xla_log": _as_xla(maths_xla.log, log),
     "xla_log1p": _as_xla(maths_xla.log1p, maths.log1p),
+    "near_log1p": _as_xla(maths_xla.log1p_near, maths.log1p),
     "xla_rsqrt": _as_xla(maths_xla.rsqrt, maths.rsqrt),
     "zeta": _summed(_zeta),
     "polygamma": _summed(_polygamma),

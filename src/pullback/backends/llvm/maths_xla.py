@@ -16,7 +16,7 @@ from pullback.backends.llvm.build import BITS, Builder, Val
 from pullback.backends.llvm.maths import INF, LOG1P_P, LOG1P_Q, SHAPES, horner
 from pullback.backends.llvm.table import TABLE, function_offset
 
-__all__ = ["erf", "erf_inv", "exp", "log", "log1p", "rsqrt"]
+__all__ = ["erf", "erf_inv", "exp", "log", "log1p", "log1p_near", "rsqrt"]
 
 
 # ---- the C library's functions
@@ -103,11 +103,23 @@ def log(b: Builder, x: Val) -> Val:
 
 
 def log1p(b: Builder, x: Val) -> Val:
-    far = ~(b.fabs(x) < math.sqrt(2) - 1)
+    far = ~_central(b, x)
+    return b.select(far, _log_where(b, x + 1.0, far), _log1p_central(b, x))
+
+
+def log1p_near(b: Builder, x: Val) -> Val:
+    """The same formula of our logarithm."""
+    return b.select(_central(b, x), _log1p_central(b, x), maths.log(b, x + 1.0))
+
+
+def _central(b: Builder, x: Val) -> Val:
+    return b.fabs(x) < math.sqrt(2) - 1
+
+
+def _log1p_central(b: Builder, x: Val) -> Val:
     z = x * x
     ratio = horner(b, x, LOG1P_P) / horner(b, x, LOG1P_Q)
-    small = x + b.fma(z, -0.5, (x * z) * ratio)
-    return b.select(far, _log_where(b, x + 1.0, far), small)
+    return x + b.fma(z, -0.5, (x * z) * ratio)
 
 
 _EXP_P = (9.99999999999999999910e-1, 3.02994407707441961300e-2, 1.26177193074810590878e-4)
