@@ -31,6 +31,14 @@ SIZES: dict[str, Callable[[Any], Any]] = {
 # does not (XLA_FLAGS=--xla_cpu_max_isa=SSE4_2) are up to 320 units from these, and ours on these.
 FLOATS = 2 if host_target().fma else 512
 
+# Gamma numbers have a reciprocal root, which JAX computes in float64 from AVX-512's approximation
+# where the processor has it, as that of the record has.
+GAMMAS = (
+    "ball", "beta", "chisquare", "dirichlet", "f", "gamma", "gamma small", "generalized_normal",
+    "loggamma", "t",
+)  # fmt: skip
+GAMMAS_F64 = FLOATS if host_target().masks else 512
+
 jaxs = functools.cache(recorded)
 
 
@@ -56,7 +64,8 @@ def check(stream: Stream, got: Any, want: Any) -> None:
         part = want.real.dtype
         got, want = got.ravel().view(part), want.ravel().view(part)
     sizes = SIZES.get(stream.sampler, np.zeros_like)(want)
-    assert ulps(got, want, sizes) <= FLOATS, (got, want)
+    root = stream.sampler in GAMMAS and got.dtype == np.float64
+    assert ulps(got, want, sizes) <= (GAMMAS_F64 if root else FLOATS), (got, want)
 
 
 def marked(name: str) -> list[Any]:
@@ -104,6 +113,8 @@ np.savez(sys.argv[2], **{k: jax.jit(getattr(jax.lax, k.split()[0]))(x) for k, x 
 def test_float64_functions_of_samplers_are_jaxs_to_the_bit(tmp_path: Path) -> None:
     asked = {}
     for name, numbers in FUNCTIONS.items():
+        if name == "rsqrt" and not host_target().masks:
+            continue
         x = np.r_[EDGES, numbers(np.random.default_rng(len(name)))]
         asked |= {name: x, f"{name} columns": x[:60, None], f"{name} rows": x[:900].reshape(-1, 3)}
     given, made = tmp_path / "given.npz", tmp_path / "made.npz"
