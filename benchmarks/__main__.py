@@ -45,7 +45,8 @@ TIMEOUT = 180
 
 
 def run_worker(name: str, engine: str, python: str, quick: bool, output: str) -> dict[str, Any]:
-    """One workload on one engine, with empty caches; ours once more with those it has filled."""
+    """One workload on one engine, with empty caches; ours once more with those it has filled, and
+    once with what the import alone has put there."""
     module = "jax" if engine == NEWEST else engine
     request = {"name": name, "engine": module, "quick": quick, "output": output}
     with tempfile.TemporaryDirectory(prefix="pullback-bench-") as cache:
@@ -54,6 +55,12 @@ def run_worker(name: str, engine: str, python: str, quick: bool, output: str) ->
             again = ask({**request, "only_first": True}, cache, python)
             if "first" in again:
                 answer["warm"] = again["first"]
+    if "warm" in answer:
+        with tempfile.TemporaryDirectory(prefix="pullback-bench-") as cache:
+            ask({**request, "only_import": True}, cache, python)
+            new = ask({**request, "only_first": True}, cache, python)
+            if "first" in new:
+                answer["new"] = new["first"]
     return answer
 
 

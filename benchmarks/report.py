@@ -117,11 +117,13 @@ def steady_row(
 
 
 def first_table(results: Results, families: dict[str, list[str]]) -> Table:
-    """The first call by its stages, ten calls, and a start with what an earlier process left on
-    disk, beside JAX's first call and ten calls."""
-    out = Table(title="The first call, ten calls, and the first call of a warm start")
+    """The first call by its stages, ten calls, the first call of a new program where an earlier
+    process has left the runtime on disk, and that of a program that it has left there too, beside
+    JAX's first call and ten calls."""
+    out = Table(title="The first call, ten calls, a new program's first call, and a warm start's")
     out.add_column("workload", overflow="fold", min_width=24)
-    for column in (*STAGES, "first", "jax's", "ratio", "ten", "jax's", "ratio", "warm", "ratio"):
+    heads = "first", "jax's", "ratio", "ten", "jax's", "ratio", "new", "ratio", "warm", "ratio"
+    for column in (*STAGES, *heads):
         out.add_column(column, justify="right")
     for family, names in families.items():
         out.add_section()
@@ -132,15 +134,16 @@ def first_table(results: Results, families: dict[str, list[str]]) -> Table:
             for key in ("first", "ten"):
                 cells += [seconds_text(mine.get(key)), seconds_text(theirs.get(key))]
                 cells.append(ratio_text(ratio(results[name], "jax", key)))
-            cells += [seconds_text(mine.get("warm")), ratio_text(warm_ratio(results[name]))]
+            for key in ("new", "warm"):
+                cells += [seconds_text(mine.get(key)), ratio_text(beside(results[name], key))]
             out.add_row(f"  {name}", *cells)
     return out
 
 
-def warm_ratio(figures: dict[str, dict[str, Any]]) -> float | None:
-    """JAX's first call over ours with the files of an earlier process."""
-    warm, first = figures.get("pullback", {}).get("warm"), figures.get("jax", {}).get("first")
-    return first / warm if warm and first else None
+def beside(figures: dict[str, dict[str, Any]], key: str) -> float | None:
+    """JAX's first call over ours with files of an earlier process: `new` or `warm`."""
+    mine, first = figures.get("pullback", {}).get(key), figures.get("jax", {}).get("first")
+    return first / mine if mine and first else None
 
 
 def geometric(ratios: Iterable[float | None], most: float = math.inf) -> float | None:
@@ -161,12 +164,13 @@ def beside_the_faster(figures: dict[str, dict[str, Any]]) -> dict[str, dict[str,
 
 def summary(results: Results, families: dict[str, list[str]]) -> Table:
     """By family, and of all: the mean and the least of the steady ratios to JAX, how many
-    workloads may be slower than JAX, and the means of the first call, ten calls, a warm start."""
+    workloads may be slower than JAX, and the means of the first call, ten calls, a new program's
+    first call and a warm start's."""
     several = any(NEWEST in figures for figures in results.values())
-    beside = "the faster of two JAX versions" if several else "JAX"
+    whom = "the faster of two JAX versions" if several else "JAX"
     results = {name: beside_the_faster(figures) for name, figures in results.items()}
-    out = Table(title=f"Beside {beside}; steady ratios count {MOST:g} at most")
-    for column in ("family", "steady", "least", "below 0.95", "first", "ten", "warm"):
+    out = Table(title=f"Beside {whom}; steady ratios count {MOST:g} at most")
+    for column in ("family", "steady", "least", "below 0.95", "first", "ten", "new", "warm"):
         out.add_column(column, justify="left" if column == "family" else "right")
     groups = {**families, "all": [n for names in families.values() for n in names]}
     for family, names in groups.items():
@@ -174,10 +178,10 @@ def summary(results: Results, families: dict[str, list[str]]) -> Table:
         least = min((r for r in steady if r), default=None)
         lows = [found[0] for n in names if (found := interval(results[n], "jax")) is not None]
         first, ten = (mean_ratio(results, names, "jax", key) for key in ("first", "ten"))
-        warm = geometric(warm_ratio(results[n]) for n in names)
+        later = [geometric(beside(results[n], key) for n in names) for key in ("new", "warm")]
         out.add_row(
             family, ratio_text(geometric(steady, MOST)), ratio_text(least),
-            str(sum(low < 0.95 for low in lows)), *map(ratio_text, (first, ten, warm)),
+            str(sum(low < 0.95 for low in lows)), *map(ratio_text, (first, ten, *later)),
         )  # fmt: skip
     return out
 

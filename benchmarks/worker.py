@@ -1,7 +1,7 @@
 """Measures one workload on one engine, in a fresh process: `python -m benchmarks.worker JSON`.
 
 The request has `name`, `engine`, `quick`, `output` (a path for the results, so that engines can
-be compared) and `only_first` (nothing but the first call). Prints one line of JSON.
+be compared), `only_first` (nothing but the first call) and `only_import`. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ def keep(result: Any, path: str) -> None:
 def measure(request: dict[str, Any]) -> dict[str, Any]:
     work = REGISTRY[request["name"]]
     space = spaces.load(request["engine"], work.x64)
+    if request.get("only_import"):
+        return {"import": space.import_seconds}
     try:
         case = work.case(space)
     except LookupError:

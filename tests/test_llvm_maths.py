@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from llvm_kernels import elementwise
 
-from pullback.backends.llvm import compile_kernel, run_kernel, target_for
-from pullback.backends.llvm.target import detect_level
+from pullback.backends.llvm import compile_kernel, emit_module, run_kernel, target_for
+from pullback.backends.llvm.called import calls, mark
+from pullback.backends.llvm.table import FUNCTIONS_CALLED
+from pullback.backends.llvm.target import detect_level, host_target
 from pullback.loops import zetas
 from pullback.loops.ir import Const
 from pullback.loops.ops import BITS, NARROW_FLOATS, SIGNED
@@ -194,6 +196,40 @@ def test_quick_code_of_large_angles_has_the_bits_of_good_code(isa, name, monkeyp
     with np.errstate(invalid="ignore"):
         want = getattr(np, name)(-x.astype(np.float64))
     np.testing.assert_allclose(quick, want, rtol=3e-7)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("name", FUNCTIONS_CALLED)
+def test_functions_that_quick_code_calls_have_the_bits_of_good_code(name, dtype):
+    target = host_target()
+    if not mark(target):
+        pytest.skip("nothing is kept on disk")
+    kind, r = KINDS[dtype], np.random.default_rng(5)
+    info = np.finfo(kind)
+    many = signed(r, log_uniform(r, float(info.tiny), float(info.max) / 4))
+    with np.errstate(over="ignore"):
+        x = np.r_[many, r.uniform(-9, 9, 200), r.uniform(-1, 1, 200), SPECIAL].astype(kind)
+    xs = [x, r.permutation(x)] if name in ("pow", "atan2") else [x]
+    quarter = Const(0.25, dtype)
+    less = tuple((dtype, "sub", (k, quarter), ()) for k in range(len(xs)))  # no other test's kernel
+    steps = [*less, (dtype, name, tuple(range(len(xs), 2 * len(xs))), ())]
+    kernel = elementwise(steps, [dtype] * len(xs), dtype)
+    assert calls(emit_module(kernel, target, brief=True)[0])
+    assert not calls(emit_module(kernel, target)[0])
+    quick, good = np.zeros_like(x), np.zeros_like(x)
+    assert compile_kernel(kernel, target, quick=True).source is not None  # there is better code
+    run_kernel(kernel, [*xs, quick], [len(x)], quick=True)
+    run_kernel(kernel, [*xs, good], [len(x)])
+    assert quick.tobytes() == good.tobytes()  # signs of NaN, too
+
+
+def test_quick_code_that_negates_calls_no_functions():
+    """LLVM moves negations into functions' bodies, and the signs of NaN show it."""
+    minus = Const(-1.0, "f64")
+    for step in (("f64", "neg", (0,), ()), ("f64", "mul", (0, minus), ())):
+        for steps in ([step, ("f64", "sin", (1,), ())], [("f64", "sin", (0,), ()), step]):
+            kernel = elementwise(steps, ["f64"], "f64")
+            assert not calls(emit_module(kernel, host_target(), brief=True)[0])
 
 
 SPECIAL = [

@@ -8,6 +8,7 @@ from typing import Any
 
 from pullback.backends.llvm import maths, maths_special
 from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
+from pullback.backends.llvm.called import call_of
 from pullback.backends.llvm.convert import (
     FORMATS,
     bitcast,
@@ -108,7 +109,8 @@ def _float(b: Builder, op: str, dtype: str, args: list[Val], attrs: dict[str, An
         return _nextafter(b, dtype, x, args[1])
     if op == "round":
         return maths.rint(b, x) if attrs["mode"] == "even" else maths.round_away(b, x)
-    return narrow(b, dtype, maths_special.emit(b, op, args))
+    value = call_of(b, op, args) or maths_special.emit(b, op, args)
+    return narrow(b, dtype, value)
 
 
 _FLOAT_PLAIN = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}

@@ -17,9 +17,17 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from pullback.backends.llvm.table import TABLE
 from pullback.backends.llvm.target import Target
 
-__all__ = ["Builder", "Operand", "Scope", "Val", "float_bits", "round_f32"]
+__all__ = [
+    "FUNCTION_ATTRIBUTES", "TABLE_READ", "Builder", "Operand", "Scope", "Val", "float_bits",
+    "round_f32",
+]  # fmt: skip
+
+# The same for all functions: LLVM prepares itself anew for other words about the processor.
+FUNCTION_ATTRIBUTES = "nounwind"
+TABLE_READ = f" %table.at = getelementptr i8, ptr %ctx, i64 {TABLE}"
 
 BITS = {
     "half": 16,
@@ -167,6 +175,7 @@ class Builder:
     ) -> None:
         self.target = target
         self.brief = brief  # the least code, not the fastest
+        self.calls = False  # elementary functions instead of writing their bodies: see called.py
         self.head = head
         self.declarations = declarations
         self.entry: list[Any] = []  # allocas
@@ -180,6 +189,7 @@ class Builder:
         self.block = "entry"
         self.literals: dict[tuple[str, float], Val] = {}
         self.dummy: Val | None = None
+        self.places: set[int] = set()  # in the context's table, whose addresses have been read
         self.text_of_body = body
         self.blocks = 1
 
@@ -609,6 +619,17 @@ class Builder:
         beginning."""
         self.scopes[0].lines.append(_argument(block, k, t))
         return Val(self, t, 1, (f"%{block}.{k}",))
+
+    def from_table(self, offset: int) -> str:
+        """The address at an offset in the context's table, read where the function begins."""
+        if not self.places:
+            self.entry.append(TABLE_READ)
+            self.entry.append(" %table = load ptr, ptr %table.at, align 8")
+        if offset not in self.places:
+            self.places.add(offset)
+            self.entry.append(f" %table.at{offset} = getelementptr i8, ptr %table, i64 {offset}")
+            self.entry.append(f" %table.{offset} = load ptr, ptr %table.at{offset}, align 8")
+        return f"%table.{offset}"
 
     def load(self, t: str, pointer: Val, flags: str = "") -> Val:
         return self.impure(

@@ -14,9 +14,11 @@ from collections.abc import Callable, Sequence
 from pullback.backends.llvm import link, loader, os_shim
 from pullback.backends.llvm.analysis import walk
 from pullback.backends.llvm.aside import aside
+from pullback.backends.llvm.build import FUNCTION_ATTRIBUTES
 from pullback.backends.llvm.cache import DiskCache, Entry, disk_cache, kernel_key
+from pullback.backends.llvm.called import calls, mark, negates
 from pullback.backends.llvm.convert import from_memory, memory_type
-from pullback.backends.llvm.emit import FUNCTION_ATTRIBUTES, Emitter, Module
+from pullback.backends.llvm.emit import Emitter, Module
 from pullback.backends.llvm.emit_reduce import AllLoops
 from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.table import function_offset, provide
@@ -139,6 +141,7 @@ def emit_module(
     )
     module = Module(target, "pb", attrs=dict(kernel.attrs), streamed=streamed, brief=brief)
     module.alone, module.between = brief and alone, between
+    module.calls = brief and not negates(kernel)
     module.short = frozenset(kernel.params) - vast
     loops = sum(isinstance(s, For) and s.kind == "vector" for s in walk(kernel.body))
     module.many = loops > MANY_LOOPS
@@ -164,15 +167,18 @@ def emit_module(
     return module.text(), int(level)
 
 
-def load_text(text: str, target: Target, level: int, key: str) -> loader.Code | JitCode:
-    """Code of a module of hand-written IR (the runtime), through the disk cache; not counted as a
-    kernel."""
+def load_text(
+    text: str | Callable[[], str], target: Target, level: int, key: str
+) -> loader.Code | JitCode:
+    """Code of a module of the runtime, through the disk cache; not counted as a kernel. `text` may
+    be a function that writes it."""
     cache = disk_cache()
     code: loader.Code | JitCode | None = loader.load_entry(
         cache.get(key) if cache is not None else None
     )
     if code is None:
-        image = loader.link(link.assemble(text, target, level))
+        written = text if isinstance(text, str) else text()
+        image = loader.link(link.assemble(written, target, level))
         if cache is not None:
             cache.put(key, image)
         code = loader.load_image(image)
@@ -198,7 +204,8 @@ def _emitted(
     quick = quick and not waits(kernel)
     ir, level = emit_module(kernel, target, quick, shared, alone, between)
     level = 0 if ir.count("\n") > LONG else level
-    quick = quick and (level > 0 or bool(tiles_of(kernel)))  # whose tiles may be quick as well
+    # Tiles may be quick as well; good code calls no elementary functions.
+    quick = quick and (level > 0 or bool(tiles_of(kernel)) or calls(ir))
     if quick:
         level = 0
     if "llvm" in debug:
@@ -248,10 +255,10 @@ def _well_made(kernel: Kernel, target: Target, better: _Better | None) -> loader
     return loader.link(obj)
 
 
-def _options(kernel: Kernel, text: str) -> str:
-    """What else determines the code: the places in the context's table of what it calls, which
-    routines of LAPACK and BLAS take now."""
-    loader_name = os.environ.get("PULLBACK_LOADER", "")
+def _options(kernel: Kernel, target: Target) -> str:
+    """What else determines the code: whether it may call elementary functions, and the places in
+    the context's table of what else it calls, which routines of LAPACK and BLAS take now."""
+    loader_name = os.environ.get("PULLBACK_LOADER", "") + mark(target)
     names = called_by(kernel) - {"raise_if", "prefetch"}
     if not names:
         return loader_name
@@ -312,7 +319,7 @@ def _known(
 ) -> tuple[str, CompiledKernel | None, str]:
     """The key of a kernel; its code if this process or the disk has it; where it comes from."""
     text = canonical_text(kernel)
-    key = kernel_key(text, target.key, _options(kernel, text))
+    key = kernel_key(text, target.key, _options(kernel, target))
     found = _in_process(key)
     if found is not None:
         if not quick:

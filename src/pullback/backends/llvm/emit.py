@@ -99,6 +99,7 @@ class Module:
     short: frozenset[Buf] = frozenset()  # operands whose elements a signed word counts
     straight: bool = True  # nothing but straight vector loops: code generation level 0 does
     brief: bool = False  # the least code, for a first run: see tier.py
+    calls: bool = False  # elementary functions, see called.py
     alone: bool = False  # no lanes: LLVM's quick path takes half as long for single numbers
     many: bool = False  # of its loops each has little to do: vectors side by side are more code
     between: Callable[[], None] | None = None  # called between two statements
@@ -108,10 +109,6 @@ class Module:
         return head + "\n".join([*self.declarations.values(), *self.functions])
 
 
-# The same for all functions: LLVM prepares itself anew for other words about the processor.
-FUNCTION_ATTRIBUTES = "nounwind"
-
-
 class Emitter:
     """Emits one function."""
 
@@ -119,6 +116,7 @@ class Emitter:
         self.module = module
         self.target = module.target
         self.b = Builder(module.target, head, module.declarations, module.brief)
+        self.b.calls = module.calls
         self.void = void
         self.loops = loops
         self.env: dict[Var, Index] = {}

@@ -27,10 +27,10 @@ from pullback.backends.llvm.analysis import (
     walk,
     widenable,
 )
-from pullback.backends.llvm.build import Val
+from pullback.backends.llvm.build import FUNCTION_ATTRIBUTES, Val
 from pullback.backends.llvm.byte_tables import NO_TABLES, Tables, tables_of
 from pullback.backends.llvm.convert import register_type
-from pullback.backends.llvm.emit import FUNCTION_ATTRIBUTES, Emitter
+from pullback.backends.llvm.emit import Emitter
 from pullback.backends.llvm.table import TABLE, function_offset
 from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (

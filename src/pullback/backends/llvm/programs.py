@@ -13,6 +13,7 @@ from typing import Any, overload
 
 from pullback.backends.llvm import tier
 from pullback.backends.llvm.cache import DiskCache, disk_cache, kernel_key
+from pullback.backends.llvm.called import mark
 from pullback.backends.llvm.compiler import CompiledKernel, needs_of, recalled_kernel
 from pullback.backends.llvm.loader import Image
 from pullback.backends.llvm.target import host_target
@@ -85,7 +86,8 @@ def program_key(closed: Any, donated: Sequence[bool], room: int | None = None) -
     if text is None:
         return None
     what = "program " if room is None else f"program in {room} "
-    return kernel_key(text, host_target().key, what + _STAMP)
+    target = host_target()
+    return kernel_key(text, target.key, what + mark(target) + _STAMP)
 
 
 def _packed_scalars(scalars: Any) -> tuple[Any, ...]:

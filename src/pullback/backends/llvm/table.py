@@ -19,6 +19,7 @@ __all__ = [
     "ERROR_CODE",
     "ERROR_EQUATION",
     "FREE",
+    "FUNCTIONS_CALLED",
     "LIBM",
     "NEXT_CHECK",
     "NUM_THREADS",
@@ -36,7 +37,7 @@ ALLOC, FREE, PARALLEL_FOR, CANCEL, ERROR_EQUATION, ERROR_CODE, TABLE, NUM_THREAD
 POOL = 64  # ours: the thread pool's state
 NEXT_CHECK = 72  # ours: the cycle count from which a loop looks for signals again
 CONTEXT_BYTES = 128
-TABLE_ENTRIES = 256
+TABLE_ENTRIES = 512
 
 # The C library's functions of a double that kernels call: double f(double).
 LIBM = ("log", "erf")
@@ -81,6 +82,12 @@ def attach(table: int) -> None:
         provide(name, address)
 
 
+# Elementary functions that quick code calls, of full vectors of each type (called.py).
+FUNCTIONS_CALLED = tuple(
+    "exp exp2 expm1 log log1p logistic pow cbrt sin cos tan asin acos atan atan2 sinh cosh tanh "
+    "asinh acosh atanh erf erfc erf_inv lgamma digamma bessel_i0e bessel_i1e".split()
+)
+
 # The first entries are fixed: cached kernels refer to them by number.
 for _name in (
     "rem_pio2",  # internal: i64 quadrant(double x, ptr remainder[2]), exact for huge arguments
@@ -110,5 +117,6 @@ for _name in (
     "library_usual",
     "library_calls",
     *(f"libm_{name}" for name in LIBM),
+    *(f"{name}_{t}" for t in ("float", "double") for name in FUNCTIONS_CALLED),
 ):
     register_function(_name)

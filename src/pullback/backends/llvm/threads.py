@@ -14,10 +14,12 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from pullback import config
 from pullback.backends.llvm import native, os_shim
-from pullback.backends.llvm.cache import kernel_key
+from pullback.backends.llvm.cache import disk_cache, kernel_key
+from pullback.backends.llvm.called import functions_text, provide_functions
 from pullback.backends.llvm.compiler import load_text
 from pullback.backends.llvm.rem_pio2 import REM_PIO2
 from pullback.backends.llvm.table import (
@@ -186,6 +188,18 @@ def prepare() -> None:
     meets the error."""
     with contextlib.suppress(Exception):
         runtime()
+        _provide_functions()
+
+
+def _provide_functions() -> None:
+    """The elementary functions that quick code calls: from disk, or compiled for it."""
+    if disk_cache() is None:
+        return
+    target = host_target()
+    name = "functions" + os.environ.get("PULLBACK_LOADER", "")
+    code = load_text(partial(functions_text, target), target, 0, kernel_key("", target.key, name))
+    code.keep_forever()
+    provide_functions(target, code.symbols.__getitem__)
 
 
 def set_function(name: str, address: int) -> None:
