@@ -35,7 +35,12 @@ from ..primitives.convert import convert_weak
 from ..primitives.shape import broadcast, concatenate
 from ..transforms.batch import batch_jaxpr, batched_aval, moveaxis, unbatched_aval
 from ..transforms.jvp import jvp_jaxpr_fixpoint
-from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr, staged_zeros
+from ..transforms.partial_eval import (
+    dce_closed,
+    partial_eval_jaxpr,
+    staged_zeros,
+    used_carries,
+)
 from ..transforms.transpose import backward_pass, holds_acting_on_zeros
 from .call import mentions_axis
 from .common import (
@@ -634,16 +639,11 @@ def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
     params = eqn.params
     num_consts, num_carry = params["num_consts"], params["num_carry"]
     end = num_consts + num_carry
-    used_carry = list(used[:num_carry])
     if not any(used) and not eqn.effects:
         return None
-    while True:
-        keep = [False] * num_consts + used_carry + [False] * (len(eqn.invars) - end)
-        body, used_in = dce_closed(params["jaxpr"], [*used_carry, *used[num_carry:]], keep)
-        joined = [a or b for a, b in zip(used_carry, used_in[num_consts:end], strict=True)]
-        if joined == used_carry:
-            break
-        used_carry = joined
+    used_carry = used_carries(params["jaxpr"].jaxpr, used, num_consts, num_carry)
+    keep = [False] * num_consts + used_carry + [False] * (len(eqn.invars) - end)
+    body, used_in = dce_closed(params["jaxpr"], [*used_carry, *used[num_carry:]], keep)
     new_outs = [*used_carry, *used[num_carry:]]
     outvars = [v for v, u in zip(eqn.outvars, new_outs, strict=True) if u]
     return eqn.replace(

@@ -28,7 +28,7 @@ from ..primitives.convert import convert_element_type
 from ..primitives.elementwise import lt
 from ..transforms.batch import batch_jaxpr_axes, matchaxis
 from ..transforms.jvp import jvp_jaxpr_fixpoint
-from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
+from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr, used_carries
 from .call import mentions_axis
 from .common import (
     carry_type,
@@ -472,12 +472,8 @@ def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
     n_cc, n_bc = params["cond_nconsts"], params["body_nconsts"]
     keep = [a or b for a, b in zip(used, _read_by_cond(cond, n_cc), strict=True)]
-    while True:
-        new_body, used_in = dce_closed(body, keep, [False] * n_bc + keep)
-        joined = [a or b for a, b in zip(keep, used_in[n_bc:], strict=True)]
-        if joined == keep:
-            break
-        keep = joined
+    keep = used_carries(body.jaxpr, keep, n_bc, len(keep))
+    new_body, used_in = dce_closed(body, keep, [False] * n_bc + keep)
     if all(keep) and all(used_in):
         return eqn
     cc, bc, init = _split(eqn.invars, params)

@@ -286,3 +286,48 @@ def dce_closed(
     jaxpr, used_in = dce_jaxpr(closed.jaxpr, used_outputs, instantiate)
     jaxpr, consts = _without_unread(jaxpr, closed.consts)
     return (closed if jaxpr is closed.jaxpr else ClosedJaxpr(jaxpr, consts)), used_in
+
+
+def used_carries(jaxpr: Jaxpr, used: Sequence[bool], first: int, count: int) -> list[bool]:
+    """Which of the first `count` results of a loop's body somebody needs: those marked in `used`
+    and, since result k is argument `first + k` of the next step, what they read of the last one.
+
+    Walks from what is needed to what it reads, each equation once, however long the chain is by
+    which carries need each other.
+    """
+    needed = list(used[:count])
+    if all(needed):
+        return needed
+    carried = {v: k for k, v in enumerate(jaxpr.invars[first : first + count])}
+    made_by = {v: eqn for eqn in jaxpr.eqns for v in eqn.outvars}
+    live: set[Any] = set()
+    walk = [v for v, u in zip(jaxpr.outvars, used, strict=True) if u]
+    asked = {id(eqn): eqn for eqn in jaxpr.eqns if eqn.effects}  # which of their reads they need
+    while walk or asked:
+        if not walk:
+            walk += _reads(asked.popitem()[1], live)
+            continue
+        v = walk.pop()
+        if not isinstance(v, Var) or v in live:
+            continue
+        live.add(v)
+        k = carried.get(v)
+        if k is not None:
+            if not needed[k]:
+                needed[k] = True
+                walk.append(jaxpr.outvars[k])
+        elif (eqn := made_by.get(v)) is not None:
+            if "dce" in eqn.primitive.rules:
+                asked[id(eqn)] = eqn
+            else:
+                walk += eqn.invars
+    return needed
+
+
+def _reads(eqn: JaxprEqn, live: set[Any]) -> Sequence[Any]:
+    """What an equation reads of which these results are needed."""
+    rule = eqn.primitive.rules.get("dce")
+    if rule is None:
+        return eqn.invars
+    smaller = rule([v in live for v in eqn.outvars], eqn)
+    return () if smaller is None else smaller.invars
