@@ -10,7 +10,14 @@ from typing import Any
 from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.high import held_programs
-from ..core.jaxpr import ClosedJaxpr, Jaxpr, closed_without_consts, eval_jaxpr, jaxprs_in_params
+from ..core.jaxpr import (
+    ClosedJaxpr,
+    Jaxpr,
+    closed_without_consts,
+    eval_jaxpr,
+    jaxprs_in_params,
+    subjaxprs,
+)
 from ..core.primitive import Primitive
 from ..core.refs import operations, ref_effect
 from ..core.trace import Trace, current_trace, use_trace
@@ -81,9 +88,10 @@ def _needs(jaxpr: Jaxpr) -> bool:
     """Does a program, or one that it holds, use such a primitive?"""
     found = jaxpr.derived.get("has inline")
     if found is None:
-        found = jaxpr.is_high or any(
-            "inline" in e.primitive.rules or any(map(_needs, jaxprs_in_params(e.params)))
-            for e in jaxpr.eqns
+        found = (
+            jaxpr.is_high
+            or any("inline" in e.primitive.rules for e in jaxpr.eqns)
+            or any(map(_needs, subjaxprs(jaxpr)))
         )
         jaxpr.derived["has inline"] = found
     return bool(found)

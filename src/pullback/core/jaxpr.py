@@ -347,8 +347,11 @@ def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
     >>> len(list(core.subjaxprs(program.jaxpr)))
     1
     """
-    for eqn in jaxpr.eqns:
-        yield from jaxprs_in_params(eqn.params)
+    inside: list[Jaxpr] | None = jaxpr.derived.get("inside")
+    if inside is None:  # several passes over every program ask
+        inside = [j for eqn in jaxpr.eqns if eqn.params for j in jaxprs_in_params(eqn.params)]
+        jaxpr.derived["inside"] = inside
+    return iter(inside)
 
 
 def last_uses(jaxpr: Jaxpr) -> dict[Var, JaxprEqn | None]:

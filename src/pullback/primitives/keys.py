@@ -18,7 +18,7 @@ from .. import config, dtypes
 from ..core import source
 from ..core.avals import ShapedArray, typeof
 from ..core.build import trace_to_jaxpr
-from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
+from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params, subjaxprs
 from ..core.trace import Tracer, current_trace, trace_state_clean
 from ..lazy_imports import lazy_module
 from .convert import convert_element_type_p
@@ -425,8 +425,15 @@ def has_keys(jaxpr: Jaxpr) -> bool:
     """Is there a key anywhere in a program?"""
     found = jaxpr.derived.get("has_keys")
     if found is None:
+        # What equations read is an argument or another one's result. Few types are of many values.
         atoms = [*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars]
-        found = any(is_key_aval(v.aval) for v in atoms) or any(_eqn_has_keys(e) for e in jaxpr.eqns)
+        avals = {id(v.aval): v.aval for v in atoms}
+        avals.update({id(v.aval): v.aval for e in jaxpr.eqns for v in e.outvars})
+        found = (
+            any(map(is_key_aval, avals.values()))
+            or any(e.primitive in physical_rules for e in jaxpr.eqns)
+            or any(map(has_keys, subjaxprs(jaxpr)))
+        )
         jaxpr.derived["has_keys"] = found
     return bool(found)
 
@@ -434,7 +441,7 @@ def has_keys(jaxpr: Jaxpr) -> bool:
 def _eqn_has_keys(eqn: JaxprEqn) -> bool:
     if any(is_key_aval(v.aval) for v in (*eqn.invars, *eqn.outvars)):
         return True
-    return eqn.primitive in physical_rules or any(has_keys(j) for j in jaxprs_in_params(eqn.params))
+    return eqn.primitive in physical_rules or any(map(has_keys, jaxprs_in_params(eqn.params)))
 
 
 def lower_keys(closed: ClosedJaxpr) -> ClosedJaxpr:
