@@ -36,6 +36,11 @@ show: Any = lazy_module("pullback.loops.show")
 KINDS = frozenset({"seq", "parallel", "rows", "vector", "reduce", "scan", "unroll"})
 
 
+# Operators with the types of their results and operands that have been found right: most statements
+# of kernels are of a few such forms.
+_well_typed: set[Any] = set()
+
+
 class LoopIRError(AssertionError):
     """An ill-formed kernel: a fault of the compiler, never of the user."""
 
@@ -120,12 +125,23 @@ class _Checker:
         _RULES[type(s)](self, s)
 
     def _let(self, s: Let) -> None:
+        out, live = s.out, self.vars
+        typing = [s.op, out.dtype]
         for a in s.args:
-            self.use(a, s)
-        why = type_error(s)
-        if why:
-            self.fail(why, s)
-        self.define(s.out, s)
+            if type(a) is not Var or a not in live:
+                self.use(a, s)
+            typing.append(a.dtype)
+        form = tuple(typing)
+        if s.attrs or form not in _well_typed:
+            why = type_error(s)
+            if why:
+                self.fail(why, s)
+            if not s.attrs:
+                _well_typed.add(form)
+        if out in self.defined or out.dtype not in BITS:
+            self.define(out, s)
+        self.defined.add(out)
+        live.add(out)
 
     def _mask(self, mask: Atom | None, s: Stmt) -> None:
         if mask is not None:

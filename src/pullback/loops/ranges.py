@@ -8,6 +8,7 @@ The builder asks for them where `bounds.py` knows no index; functions take the b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from pullback.loops.bounds import ALWAYS_NEVER, narrowed
@@ -29,6 +30,7 @@ def bounds_of(b: Any, a: Atom) -> Bounds:
     return b.ranges.get(a) or _limits(a.dtype)
 
 
+@lru_cache(maxsize=64)
 def _limits(dtype: str) -> Bounds:
     low, high = limits(dtype)
     return int(low), int(high)
@@ -36,10 +38,12 @@ def _limits(dtype: str) -> Bounds:
 
 def result_bounds(b: Any, op: str, args: Sequence[Atom], dtype: str) -> Bounds | None:
     """Those of an operation's result, if they say more than its type."""
-    if any(a.dtype not in INTS for a in args[op == "select" :]):
-        return None
+    numbers = args[1:] if op == "select" else args
+    for a in numbers:
+        if a.dtype not in INTS:
+            return None
     wrapped = _wrapped(b, *args) if op == "select" else None
-    found = wrapped or BOUNDED[op](*(bounds_of(b, a) for a in args[op == "select" :]))
+    found = wrapped or BOUNDED[op](*[bounds_of(b, a) for a in numbers])
     if found is None:
         return None
     least, most = _limits(dtype)
