@@ -201,8 +201,10 @@ def host_target() -> Target:
     return target_for(os.environ.get("PULLBACK_ISA", "host").strip().lower())
 
 
+@lru_cache(maxsize=1)
 def llvmlite_directory() -> str:
-    """Where llvmlite's library lies. ImportError if it is not installed."""
+    """Where llvmlite's library lies. ImportError if it is not installed. A search through all
+    folders of modules, made while the package is imported and not again by a first call."""
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or not spec.submodule_search_locations:
         raise ImportError(
