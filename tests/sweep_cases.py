@@ -320,7 +320,7 @@ MORE = [
     ),
     (
         r"linalg\.(funm|expm_frechet|eigh_tridiagonal|vector_norm|polar|slogdet.*'qr')",
-        "value ValueError IndexError",
+        "value ValueError IndexError NotImplementedError",
         "mixed dtypes; complex numbers",
     ),
     (
@@ -375,7 +375,7 @@ MORE = [
         "told, not asserted or indexed",
     ),
     (
-        r"norm\.ppf|schur\([iu]|identity\(0\)|(cg|bicgstab)\(",
+        r"norm\.ppf|(schur|hessenberg)\([iu]|identity\(0\)|(cg|bicgstab)\(",
         "value TypeError ValueError",
         "integers; nothing; several dtypes",
     ),
@@ -389,6 +389,11 @@ MORE = [
     (r"fft\.i?dctn?\(", "value IndexError ValueError", "axes of no element"),
     (r"init\.normal\(.*-\d", "TypeError", "negative sizes, which MLIR refuses"),
     (r"from_dlpack\(host", "value", "arrays that may not be written"),
+    (
+        r"signal\.(convolve|correlate)\(.*, (-?[\d.]+j?|True)[,)]",
+        "value ValueError",
+        "numbers of Python, which JAX asks for their axes",
+    ),
     (r"reshape\(.*\(0, -1\)", "TypeError", "0 does not divide the size"),
     (
         r"object\(\)|'abc'|None|\(1\.0, 2\.0\)",
@@ -454,6 +459,8 @@ FAULTS = [
         r"apply_along_axis(\1jnp.ones(3)",
         "NumPy's arrays of one axis are given to the function as they are",
     ),
+    (r"helmert\(2\.5", "hadamard(2.5", "half an order"),
+    (r"eigh\((\w+)\((?:3, 1|1, 3)\)", r"eigh(\1(2, 3)", "rows and columns are added up to squares"),
 ]
 
 

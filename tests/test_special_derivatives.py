@@ -246,3 +246,19 @@ def test_gumbel_densities_at_infinity() -> None:
     for name, end in (("gumbel_l", np.inf), ("gumbel_r", -np.inf)):
         module = getattr(pullback.scipy.stats, name)
         assert module.logpdf(end) == -np.inf and module.pdf(end) == 0
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_exponential_integrals_of_half_floats(dtype: str) -> None:
+    """Their series were rounded at each term: six units in the last place."""
+    special = pullback.scipy.special
+    x = pullback.numpy.linspace(0.1, 6, 40).astype(dtype)
+    exact = np.asarray(x, float)
+    for got, want in (
+        (special.exp1(x), scipy.special.exp1(exact)),
+        (special.expi(x), scipy.special.expi(exact)),
+        (special.expn(2, x), scipy.special.expn(2, exact)),
+    ):
+        assert got.dtype == x.dtype
+        bound = 2.0**-8 if dtype == "bfloat16" else 2.0**-10
+        np.testing.assert_allclose(np.asarray(got, float), want, rtol=bound, atol=1e-6)

@@ -5,6 +5,7 @@ T.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,18 @@ def _converge(step: Any, state: Any, done_shape: Any) -> Any:
 
 def _eps(x: Any) -> float:
     return float(jnp.finfo(typeof(x).dtype).eps)
+
+
+def _widened(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of half floats, computed in float32: sums would be rounded at each term."""
+
+    def wide(*args: Any) -> Any:
+        dtype = typeof(args[-1]).dtype
+        if dtype.itemsize >= 4:
+            return f(*args)
+        return f(*(x.astype(np.float32) for x in args)).astype(dtype)
+
+    return functools.wraps(f)(wide)
 
 
 # --- exponential integrals ---
@@ -107,6 +120,7 @@ def _ei_asymptotic(x: Any) -> Any:
 
 @jit
 @promotes_freely
+@_widened
 def _expi_value(x: Any) -> Any:
     negative = x < 0
     size = jnp.abs(x)
@@ -180,6 +194,7 @@ def _expn_series(n: Any, x: Any) -> Any:
 
 @jit
 @promotes_freely
+@_widened
 def _expn_value(n: Any, x: Any) -> Any:
     # The series is of integers n from 0; the fraction and the value at 0 are of every n.
     orders = (n >= 0) & (n == jnp.floor(n))
