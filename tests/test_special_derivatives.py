@@ -262,3 +262,18 @@ def test_exponential_integrals_of_half_floats(dtype: str) -> None:
         assert got.dtype == x.dtype
         bound = 2.0**-8 if dtype == "bfloat16" else 2.0**-10
         np.testing.assert_allclose(np.asarray(got, float), want, rtol=bound, atol=1e-6)
+
+
+def test_exponential_integrals_keep_their_digits() -> None:
+    """The fraction's factors were multiplied up: 30 units in the last place and more."""
+    special = pullback.scipy.special
+    x = np.concatenate([np.linspace(1.001, 3, 40), np.geomspace(3, 300, 60)])
+    with pullback.enable_x64(True):
+        eps = np.finfo(float).eps
+        np.testing.assert_allclose(special.exp1(x), scipy.special.exp1(x), rtol=10 * eps)
+        for n in (1, 2, 4, 7, 40):
+            want = scipy.special.expn(n, x)
+            np.testing.assert_allclose(special.expn(n, x), want, rtol=12 * eps, err_msg=str(n))
+    single = np.float32(x[x < 80])
+    want = scipy.special.expn(4, np.float64(single))
+    np.testing.assert_allclose(special.expn(4, single), want, rtol=5e-7)

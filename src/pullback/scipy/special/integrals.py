@@ -13,7 +13,7 @@ import numpy as np
 from ... import dtypes, lax, numpy as jnp
 from ...api.jit import jit
 from ...control.custom_jvp import custom_jvp
-from ...control.while_loop import while_loop
+from ...control.while_loop import fori_loop, while_loop
 from ...core.avals import typeof
 from ...dtypes import default_float
 from ...numpy.util import check_arraylike, promotes_freely, to_type
@@ -74,21 +74,16 @@ def _e1_series(x: Any) -> Any:
 
 
 def _en_fraction(n: Any, x: Any) -> Any:
-    """exp(x) E_n(x) by its continued fraction (Lentz's method), for x above 1."""
-    b = x + n
-    tiny = 1e-30
-    c, d = lax.full_like(x, 1 / tiny), 1 / b
+    """exp(x) E_n(x) by its continued fraction, for x from 1: from the last of as many terms as
+    x = 1 needs, so that what is rounded on the way is divided away again.
+    """
+    terms = 120 if typeof(x).dtype == np.float64 else 24
 
-    def step(k: Any, state: Any) -> Any:
-        b, c, d, h = state
-        a = -k * (n - 1 + k)
-        b = b + 2
-        d = 1 / (a * d + b)
-        c = b + a / c
-        change = c * d
-        return (b, c, d, h * change), jnp.abs(change - 1) > _eps(x)
+    def step(k: Any, tail: Any) -> Any:
+        after = (terms - k).astype(typeof(x).dtype)
+        return x + n + 2 * (after - 1) - after * (n - 1 + after) / tail
 
-    return _converge(step, (b, c, d, d), typeof(x))[3]
+    return 1 / fori_loop(0, terms, step, x + n + 2 * terms)
 
 
 def _ei_series(x: Any) -> Any:
