@@ -612,6 +612,16 @@ def test_short_rows_that_are_joined_are_written_in_pieces(few):
     np.testing.assert_array_equal(pb.jit(lambda x: join(jnp, x))(x), join(np, x))
 
 
+def test_what_a_convolution_in_a_loop_pads_is_written_in_pieces():
+    x, taps = np.linspace(-1, 1, 1000, dtype=F32), np.array([0.1, 0.8, 0.1], F32)
+    blur = lambda x: lax.fori_loop(0, 5, lambda _, x: jnp.convolve(x, taps, "same"), x)
+    assert masked_loads(program(blur, x)) == 0
+    want = x
+    for _ in range(5):
+        want = np.convolve(want, taps, "same")
+    np.testing.assert_allclose(pb.jit(blur)(x), want, rtol=1e-4, atol=1e-6)
+
+
 def test_short_rows_behind_a_reduction_run_in_lanes_across_them():
     """Weights of rows that what is nearest decides: a self-organising map."""
     rng = np.random.default_rng(0)

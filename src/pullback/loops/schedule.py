@@ -605,7 +605,7 @@ def _walk_values(
     """Lanes along the last axis of a tail; across rows, where these are too short for them."""
     last = len(tail) - 1
     if last < 1 or not 1 < tail[-1] <= SHORT_TAIL or tail[-2] < WORDS or last - 1 not in broken:
-        _walk(b, tail, broken, "vector", body)
+        _walk(b, tail, broken, "vector", body, worth_pieces(tail, b.repeated))
         return
 
     def row(idx: tuple[Index, ...]) -> None:
@@ -629,8 +629,10 @@ def _walk(
     broken: set[int],
     kind: str,
     body: Callable[[tuple[Index, ...]], None],
+    pieces: bool = False,
 ) -> None:
-    """Loops over a box: outer ones in order, the innermost of the given kind."""
+    """Loops over a box: outer ones in order, the innermost of the given kind, in lanes also in
+    pieces."""
     groups = grouped(extents, broken.__contains__)
     sizes = [math.prod(extents[a] for a in g) for g in groups]
 
@@ -643,6 +645,10 @@ def _walk(
             descend(level + 1, (*idx, *b.unravel(ix, [extents[a] for a in groups[level]])))
             return ()
 
-        b.loop(sizes[level], kind if level == len(groups) - 1 else "seq", run)
+        last = level == len(groups) - 1
+        if pieces and last:
+            lane_pieces(b, sizes[level], run)
+        else:
+            b.loop(sizes[level], kind if last else "seq", run)
 
     descend(0, ())
