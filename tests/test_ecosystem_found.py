@@ -663,3 +663,21 @@ def test_tracers_that_linearize_have_their_class() -> None:
     found = importlib.import_module("pullback.jax_compat.modules._src.ad_names")
     assert outcome(pullback, found) == want == [True, True, True, False, False]
     assert "jax_compat.modules._src.ad_names" in jax_compat._SOURCES["_src.interpreters.ad"]
+
+
+def test_types_of_arrays_are_arguments_where_only_their_shape_is_read() -> None:
+    """NetKet gives a jitted function the types of its parameters."""
+
+    def outcome(m: Any, **options: Any) -> list[Any]:
+        kind, found = m.ShapeDtypeStruct((3,), np.dtype("f")), []
+        for f in (lambda a, q: a + q["x"].shape[0], lambda a, q: a * q["x"], lambda a, q: q["x"]):
+            jitted = m.jit(f, **options)
+            for _ in range(2):
+                try:
+                    found.append(float(jitted(1.0, {"x": kind})))
+                except TypeError as error:
+                    found.append(str(error).split(" of shape")[0])
+        return found
+
+    assert outcome(pullback) == outcome(jax)
+    assert outcome(pullback, keep_unused=True) == outcome(jax, keep_unused=True)

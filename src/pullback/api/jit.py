@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .. import config, tree
 from ..control.call import UNSPECIFIED, UnspecifiedValue, call_params, jit_p
 from ..control.partitioned import holds_partitioned
-from ..core.avals import typeof
 from ..core.high import is_high_value
 from ..core.jaxpr import ClosedJaxpr
 from ..core.naming import fun_source_info, parameters_of
@@ -220,7 +221,7 @@ class JitWrapped:
             if copied is not None:
                 return self.function(*copied[0], **copied[1])
         call, leaves, in_tree = self._infer(args, kwargs)
-        _check_values(leaves, self._said(args, kwargs)[1])
+        leaves = _values(call, leaves, self._said(args, kwargs)[1])
         function, entry = self.function, None
         if is_open and self._nativable(call):
             key = stub.signature(function, args, kwargs)
@@ -451,15 +452,24 @@ class JitWrapped:
         return len(self._cache)
 
 
-def _check_values(leaves: Sequence[Any], names: Callable[[], Any]) -> None:
-    """TypeError if an argument of a call is the type of an array."""
-    for k, x in enumerate(leaves):
-        if type(x) is ShapeDtypeStruct:
+def _values(call: TracedCall, leaves: list[Any], names: Callable[[], Any]) -> list[Any]:
+    """A call's arguments, with arrays for types: TypeError if the program uses a type."""
+    types = [k for k, x in enumerate(leaves) if type(x) is ShapeDtypeStruct]
+    if not types:
+        return leaves
+    jaxpr = call.closed.jaxpr
+    used = {id(v) for v in (*jaxpr.outvars, *(v for e in jaxpr.eqns for v in e.invars))}
+    given = jaxpr.invars[len(jaxpr.invars) - len(leaves) :]
+    leaves = list(leaves)
+    for k in types:
+        if call.params["keep_unused"] or id(given[k]) in used:
             raise TypeError(
-                f"Argument '{name_of_argument(names, k)}' of shape {typeof(x).str_short()} of type "
-                f"{type(x)} is not a valid JAX type. A ShapeDtypeStruct does not have a value. "
-                "Fix: pass an array, or call jax.eval_shape, which needs types only."
+                f"Argument '{name_of_argument(names, k)}' of shape {given[k].aval.str_short()} of "
+                f"type {type(leaves[k])} is not a valid JAX type. A ShapeDtypeStruct does not have "
+                "a value. Fix: pass an array, or call jax.eval_shape, which needs types only."
             )
+        leaves[k] = np.empty(leaves[k].shape, leaves[k].dtype)
+    return leaves
 
 
 def _is_open(shardings: Any) -> bool:
