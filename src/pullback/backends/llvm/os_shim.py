@@ -4,8 +4,8 @@ sleeps.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import ctypes.util
 import os
 import sys
 from functools import lru_cache
@@ -43,12 +43,16 @@ def address_of(name: str) -> int:
 
 
 def mathematics_address_of(name: str) -> int:
-    """The address of a function of the C library's part that may be a library of its own."""
+    """The address of a function of the C library's part that may be a library of its own. OSError
+    where there is none."""
     found = address_of(name)
-    if found:
-        return found
-    library = ctypes.CDLL(ctypes.util.find_library("m"))
-    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+    for file in () if found else ("libm.so.6", "libm.so", "ucrtbase"):
+        with contextlib.suppress(OSError, AttributeError):
+            found = ctypes.cast(getattr(ctypes.CDLL(file), name), ctypes.c_void_p).value or 0
+            break
+    if not found:
+        raise OSError(f"pullback found no C library with the function {name}: is libm installed?")
+    return found
 
 
 def signal_functions() -> dict[str, int]:
