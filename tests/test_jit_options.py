@@ -19,6 +19,7 @@ import pytest
 import pullback as pb
 import pullback.numpy as jnp
 from pullback import config
+from pullback.api import jit as jit_module
 from pullback.backends.llvm import aside
 from pullback.backends.llvm.table import NUM_THREADS
 from pullback.runtime import native_layout as L, stub
@@ -484,3 +485,39 @@ def test_large_constants_are_told() -> None:
                 pb.jit(lambda x: x - held)(1.0)
             with config.captured_constants_warn_bytes(4000):
                 pb.jit(lambda x: x / held)(1.0)
+
+
+@native
+def test_functions_jitted_anew_share_native_calls(monkeypatch):
+    traces, slow = [], []
+    called = jit_module.JitWrapped._called
+
+    def counted(self, args, kwargs):
+        slow.append(args)
+        return called(self, args, kwargs)
+
+    monkeypatch.setattr(jit_module.JitWrapped, "_called", counted)
+
+    def f(x):
+        traces.append(x)
+        return x * 2
+
+    first, x = pb.jit(f), jnp.arange(3.0)
+    first(x)
+    for _ in range(10):
+        assert pb.jit(f)(x).tolist() == [0, 2, 4]
+    assert (len(traces), len(slow)) == (1, 1)
+    pb.jit(f, keep_unused=True)(x)  # with other options: a call of its own, the same trace
+    assert (len(traces), len(slow)) == (1, 2)
+    for n in range(40):  # the table grows, for each of those that share it
+        pb.jit(f)(jnp.zeros(n))
+    assert len(slow) == 41
+    for n in range(40):
+        first(jnp.zeros(n))
+    assert len(slow) == 41
+    first.clear_cache()
+    pb.jit(f)(x)
+    assert (len(traces), len(slow)) == (41, 42)
+    pb.clear_caches()
+    first(x)
+    assert (len(traces), len(slow)) == (42, 43)

@@ -177,11 +177,7 @@ class JitWrapped:
             tuple(map(sys.intern, info.static_argnames)),
         )
         self._known = programs.known_of(fun)
-        try:
-            self._cache = self._known.calls.setdefault(self._options(), {})
-        except TypeError:
-            self._cache = {}
-        self._by_leaves: dict[Any, Any] = {}
+        self._calls = self._known.calls_of(self._options())
         self._function: Callable[[], Any] = lambda: None
 
     def _options(self) -> Any:
@@ -211,7 +207,7 @@ class JitWrapped:
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if config.disable_jit.get():
             return self._fun(*args, **kwargs)
-        if self._by_leaves:
+        if self._calls.by_leaves:
             result = self._call_by_leaves(args, kwargs)
             if result is not None:
                 return result
@@ -243,17 +239,17 @@ class JitWrapped:
         """The result of a call whose leaves have been met; None if they have not."""
         leaves, in_tree = tree.flatten((args, kwargs))
         try:
-            function = self._by_leaves.get(in_tree)
+            function = self._calls.by_leaves.get(in_tree)
         except TypeError:  # a part of the structure has no hash
             return None
         return None if function is None else function(*leaves)
 
     def _function_of_leaves(self, in_tree: Any) -> Any:
-        if len(self._by_leaves) >= MOST_STRUCTURES:
-            self._by_leaves.clear()
-        found = self._by_leaves.get(in_tree)
+        if len(self._calls.by_leaves) >= MOST_STRUCTURES:
+            self._calls.by_leaves.clear()
+        found = self._calls.by_leaves.get(in_tree)
         if found is None:
-            found = self._by_leaves[in_tree] = stub.new_function(lambda *_: None)
+            found = self._calls.by_leaves[in_tree] = stub.new_function(lambda *_: None)
         return found
 
     def _nativable(self, call: TracedCall) -> bool:
@@ -275,6 +271,7 @@ class JitWrapped:
         native = stub.new_function(self, self._policy.statics, named=self._policy.named)
         stub.wraps(native, self._fun)
         native.__dict__.update(_fun=self._fun, _info=self._info)
+        self._calls.entries.serve(native)
         if not {"__name__", "__qualname__"} <= native.__dict__.keys():
             native.__name__, native.__qualname__ = names_of(self._fun)
         self._function = weakref.ref(native)
@@ -324,11 +321,11 @@ class JitWrapped:
         what, names = self._said(args, kwargs)
         refs = ref_places(leaves, what, names)
         key = (statics, in_tree, tuple(avals), trace_context())
-        call = self._cache.get(key) if not statics else self._compared(key)
+        call = self._calls.traced.get(key) if not statics else self._compared(key)
         if call is None:
             call, reusable = self._call_of(args, kwargs, statics, static_kw, in_tree, avals)
             if reusable:
-                self._cache[key] = call
+                self._calls.traced[key] = call
         if refs:
             check_not_closed_over(refs, call.consts, what, names)
         return call, leaves, in_tree
@@ -344,7 +341,7 @@ class JitWrapped:
     def _compared(self, key: Any) -> TracedCall | None:
         """The call that was traced for a key with static arguments, which are compared here."""
         try:
-            return self._cache.get(key)
+            return self._calls.traced.get(key)
         except Exception as e:
             kinds = ", ".join(str(kind) for _, kind, _ in key[0])
             raise ValueError(
@@ -443,13 +440,11 @@ class JitWrapped:
 
     def clear_cache(self) -> None:
         """Forgets every traced program of this function."""
-        self._cache.clear()
+        self._calls.clear()
         self._known.programs.clear()
-        self._by_leaves.clear()
-        stub.clear_entries(self.function)
 
     def _cache_size(self) -> int:
-        return len(self._cache)
+        return len(self._calls.traced)
 
 
 def _values(call: TracedCall, leaves: list[Any], names: Callable[[], Any]) -> list[Any]:

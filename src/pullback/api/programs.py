@@ -18,6 +18,7 @@ from ..core.jaxpr import ClosedJaxpr, Jaxpr
 from ..core.naming import result_names
 from ..core.trace import Tracer, trace_context
 from ..garbage import uncollected
+from ..runtime.stub import Table
 from . import misses
 from .arguments import debug_info, flat_function
 
@@ -52,6 +53,25 @@ class Program:
         return not any(isinstance(c, Tracer) or is_high_value(c) for c in self.consts)
 
 
+class Calls:
+    """What `jit` made of one function's programs, for all that were jitted with the same options:
+    the traced calls, their native entries, and the functions of the leaves of containers that
+    Python opens, by structure.
+    """
+
+    __slots__ = ("by_leaves", "entries", "traced")
+
+    def __init__(self) -> None:
+        self.traced: dict[Any, Any] = {}
+        self.by_leaves: dict[Any, Any] = {}
+        self.entries = Table()
+
+    def clear(self) -> None:
+        self.traced.clear()
+        self.by_leaves.clear()
+        self.entries.clear()
+
+
 class Known:
     """What is remembered of one function: its programs, and what `jit` made of them, by options."""
 
@@ -59,7 +79,17 @@ class Known:
 
     def __init__(self) -> None:
         self.programs: dict[Any, Program] = {}
-        self.calls: dict[Any, dict[Any, Any]] = {}
+        self.calls: dict[Any, Calls] = {}
+
+    def calls_of(self, options: Any) -> Calls:
+        """What functions that are jitted with these options share; nothing if they have no hash."""
+        try:
+            found = self.calls.get(options)
+            if found is None:
+                found = self.calls[options] = Calls()
+            return found
+        except TypeError:
+            return Calls()
 
     def clear(self) -> None:
         self.programs.clear()

@@ -12,6 +12,7 @@ For the layers above:
 * `leaf_order(flatten, args, kwargs, statics)`: for each leaf that `flatten((args, kwargs))` gives,
   its number in native order.
 * `result_of(tree_of_numbers, unflatten)`: how outputs become the Python result.
+* `Table().serve(function)`: a function whose entries are those of others that mean the same.
 * `fast_path_open()`: may entries be added now (no trace, nothing to debug)?
 
 An entry serves while the flags are what they were when it was made: `config_key()` numbers their
@@ -27,6 +28,7 @@ import os
 import struct
 import sys
 import threading
+import weakref
 from array import array
 from collections.abc import Callable, Collection, Sequence
 from types import FunctionType
@@ -47,8 +49,8 @@ from pullback.runtime.native import Native
 from pullback.runtime.operands import Policy
 
 __all__ = [
-    "Entry", "JitFunction", "add_entry", "add_operator_entry", "add_row_entry", "clear_entries",
-    "clear_operator_entries",
+    "Entry", "JitFunction", "Table", "add_entry", "add_operator_entry", "add_row_entry",
+    "clear_entries", "clear_operator_entries",
     "config_key", "entry_count", "fast_path_open", "leaf_order", "make_entry", "native_leaves",
     "new_function", "plan_entry",
     "result_of", "signature",
@@ -497,20 +499,47 @@ def _describe_outputs(
 
 
 # --- tables ---
-class _Table:
-    """The entries of one function or operator, and their hash table for the native side.
+class Table:
+    """The entries of one function or operator, and their hash table for the native side; or those
+    of several functions that mean the same.
 
     The native side looks entries up with the GIL held, and never runs Python while it does: so an
     entry may be put into a free place of the table that is in use. What a new table replaces is
     kept in `retired` until the native side has been told.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int = _MAX_ENTRIES) -> None:
         self.entries: dict[tuple[int, tuple[int, ...]], Entry] = {}
         self.limit = limit
         self.data: Any = None
         self.mask = -1
         self.retired: list[Any] = []
+        self.functions: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def serve(self, function: Any) -> None:
+        """Makes these the entries of one more function."""
+        if _native is None:
+            return
+        with _lock:
+            self.functions.add(function)
+            self._tell(function)
+
+    def tell(self) -> None:
+        """Tells the native side of each function where the entries are."""
+        for function in self.functions:
+            self._tell(function)
+        self.retired.clear()
+
+    def _tell(self, function: Any) -> None:
+        address = 0 if self.data is None else self.address
+        engine.functions["set_table"](function, address, max(self.mask, 0), self)
+
+    def clear(self) -> None:
+        """Forgets every entry."""
+        with _lock:
+            self.retired += [self.entries, self.data]
+            self.entries, self.data, self.mask = {}, None, -1
+            self.tell()
 
     def add(self, entry: Entry) -> None:
         key = (entry.config, tuple(entry.words))
@@ -546,17 +575,20 @@ def add_entry(function: Any, entry: Entry | None) -> bool:
     if entry is None or _native is None or entry.config < 0:
         return False
     with _lock:
-        table = function._entries or _Table(_MAX_ENTRIES)
+        table = function._entries
+        if table is None:
+            table = Table()
+            table.serve(function)
         table.add(entry)
-        _native.functions["set_table"](function, table.address, table.mask, table)
-        table.retired.clear()
+        if table.retired:
+            table.tell()
     return True
 
 
 def clear_entries(function: Any) -> None:
-    """Forgets every entry of a function."""
-    with _lock:
-        engine.functions["set_table"](function, 0, 0, None)
+    """Forgets every entry of a function, and of those that share them."""
+    if function._entries is not None:
+        function._entries.clear()
 
 
 def entry_count(function: Any) -> int:
@@ -564,10 +596,10 @@ def entry_count(function: Any) -> int:
     return len(function._entries.entries) if function._entries is not None else 0
 
 
-_operators: dict[str, _Table] = {}
+_operators: dict[str, Table] = {}
 
 
-def _set_operator_table(name: str, table: _Table | None) -> None:
+def _set_operator_table(name: str, table: Table | None) -> None:
     """Tells the native side; meanwhile the operator has no table, so every state is a valid one."""
     assert _native is not None
     where = L.OPERATORS + L.OPERATOR_BYTES * L.OPERATOR_INDEX[name]
@@ -585,7 +617,7 @@ def add_operator_entry(name: str, entry: Entry | None) -> bool:
     if entry is None or _native is None or entry.config < 0:
         return False
     with _lock:
-        table = _operators.setdefault(name, _Table(8 * _MAX_ENTRIES))
+        table = _operators.setdefault(name, Table(8 * _MAX_ENTRIES))
         table.add(entry)
         _set_operator_table(name, table)
     return True
