@@ -92,9 +92,26 @@ def test_results_are_the_same_bits():
 def test_transformed_and_nested():
     f = pb.jit(lambda x: (x * x).sum(), compiler_options={"num_threads": 1})
     x = jnp.arange(3.0)
-    assert pb.grad(f)(x)[2] == 4
     assert pb.vmap(f)(jnp.ones((2, 3)))[1] == 3
-    assert pb.jit(lambda x: f(x) + 1)(x) == 6
+    assert pb.jvp(f, (x,), (x,)) == (5, 10)
+    assert pb.eval_shape(f, x).shape == ()
+    assert f.lower(x).compile()(x) == 5
+
+
+@pytest.mark.parametrize(
+    ("lib", "options"), [(pb, {"num_threads": 1}), (jax, {"xla_embed_ir_in_executable": True})]
+)
+def test_options_are_those_of_the_outermost_function(lib, options):
+    g = lib.jit(lambda x: (x * x).sum(), compiler_options=options)
+    for nested in (
+        lambda x: lib.jit(lambda x: g(x) + 1)(x),
+        lambda x: lib.jit(lambda x: g(x) + 1, compiler_options=options)(x),
+        lambda x: lib.grad(g)(x),
+        lambda x: lib.make_jaxpr(lambda x: g(x))(x),
+        lambda x: lib.lax.scan(lambda c, _: (g(x), None), g(x), None, length=2),
+    ):
+        with pytest.raises(ValueError, match=r"can only be passed to top-level `jax.jit`"):
+            nested(lib.numpy.arange(3.0))
 
 
 def test_stages_and_pickles():

@@ -16,6 +16,7 @@ from tests import eight_devices
 
 START = """
 import functools
+import warnings
 import numpy as np
 import pytest
 import pullback as pb
@@ -94,6 +95,48 @@ seeds = pb.device_put(np.arange(16).reshape(8, 2), NamedSharding(small, P("x", "
 keys = pb.jit(lambda v: pb.vmap(pb.vmap(pb.random.key))(v).T)(seeds)
 assert keys.sharding.spec == P("y", "x")
 assert tuple(pb.random.key_data(keys).sharding.spec)[:2] == ("y", "x")
+""",
+        # arguments in another kind of memory than is asked for; values of the host go there
+        """
+x = jnp.arange(8.0)
+on_host = NamedSharding(small, P("x"), memory_kind="pinned_host")
+on_device = NamedSharding(small, P("x"))
+kinds = "Memory kinds passed to jax.jit does not match memory kind on the respective arg. Got "
+for wanted, have in ((on_host, x), (on_host, pb.device_put(x, on_device)),
+                     (on_device, pb.device_put(x, on_host))):
+    for f in (lambda v: v * 2, lambda v: 1):
+        g = pb.jit(f, in_shardings=wanted)
+        for call in (g, g.lower):
+            with pytest.raises(ValueError, match=kinds + "jit memory kind: " + wanted.memory_kind):
+                call(have)
+assert pb.jit(lambda v: v * 2, in_shardings=on_host)(np.arange(8.0)).tolist()[1] == 2
+""",
+        # jit(device=...) moves what is elsewhere
+        """
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    f = pb.jit(lambda v, scale: v * scale["by"], device=pb.devices()[2])
+for k in (0, 1, 2, 1):
+    v = pb.device_put(jnp.arange(3.0), pb.devices()[k])
+    got = f(v, {"by": v})
+    assert got.tolist() == [0, 1, 4] and got.sharding.device_set == {pb.devices()[2]}
+    assert v.sharding.device_set == {pb.devices()[k]} and v.tolist() == [0, 1, 2]
+""",
+        # out_shardings of programs that close over references
+        """
+at = lambda *spec: NamedSharding(small, P(*spec))
+r = pb.new_ref(pb.device_put(jnp.arange(8.0), at("x")))
+s = pb.new_ref(pb.device_put(jnp.arange(8.0), at("x")))
+def f(y):
+    s[...] = y + r[...]
+    return r[...] * 2, y * 3
+for _ in range(2):
+    a, b = pb.jit(f, out_shardings=(at(), at("y")))(pb.device_put(jnp.arange(8.0), at("x")))
+    assert (a.sharding, b.sharding) == (at(), at("y")) and a.tolist()[1] == 2
+    assert s[...].tolist()[3] == 6 and s[...].sharding.is_equivalent_to(at("x"), 1)
+match = "does not match the sharding"
+with pytest.raises(ValueError, match=match):
+    pb.jit(lambda y: y + r[...], in_shardings=at("y"))(pb.device_put(jnp.arange(8.0), at("x")))
 """,
         """
 match = "does not match the sharding.*\\n.*for arg type: float32.8,2., argument v of"

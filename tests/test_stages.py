@@ -135,3 +135,18 @@ def test_what_holds_a_reference_is_not_serialized() -> None:
     compiled = pb.jit(count).lower(1).compile()
     with pytest.raises(ValueError, match="can't serialize with a closed-over mutable array ref"):
         serialize(compiled)
+
+
+@pytest.mark.parametrize("lib", [pb, jax])
+def test_arguments_that_are_not_used_lie_nowhere(lib):
+    x = lib.numpy.arange(3.0)
+    compile = lambda f, *a, **k: lib.jit(f, **k).lower(*a).compile()
+    compiled = compile(lambda a, b, c: (a * 2, lib.numpy.sin(b))[0], x, x, {"c": x})
+    (a, *rest), named = compiled.input_shardings
+    assert a is not None and (rest, named) == ([None, {"c": None}], {})
+    (a, b, _), _ = compiled.input_formats
+    assert a.sharding is not None and (b.layout, b.sharding) == (None, None)
+    kept = compile(lambda a, b: a, x, x, keep_unused=True).input_shardings[0]
+    assert None not in kept
+    called = compile(lambda a, b: lib.jit(lambda a, b: a * 2)(a, b), x, x)
+    assert [s is None for s in called.input_shardings[0]] == [False, True]

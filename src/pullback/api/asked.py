@@ -8,20 +8,26 @@ from typing import Any
 
 from .. import tree
 from ..control.call import UNSPECIFIED, UnspecifiedValue
+from ..core.avals import typeof
 from ..errors import IndivisibleError
+from ..runtime.array import ArrayImpl
 from ..runtime.devices import Device
 from ..runtime.layouts import Format, Layout
 from ..runtime.meshes import get_mesh, named_mesh
 from ..runtime.partition_spec import PartitionSpec
+from ..runtime.placement import place
 from ..runtime.shardings import NamedSharding, Sharding, SingleDeviceSharding
+from .arguments import ShapeDtypeStruct
 
 __all__ = [
     "OfNamedMesh",
     "asked_or_typed",
     "check_fits",
     "check_layouts",
+    "check_memory",
     "checked",
     "device_sharding",
+    "moved",
     "of_arguments",
     "of_results",
 ]
@@ -145,6 +151,32 @@ def asked_or_typed(asked: Any, avals: Any, placed: Any = None) -> list[Any]:
         s if isinstance(s, NamedSharding) else p or t
         for (s, _, p), t in zip(found, typed, strict=True)
     ]
+
+
+def check_memory(asked: Sequence[Any], args: Sequence[Any]) -> None:
+    """ValueError for an array, or a type that says how its arrays lie, in another kind of memory
+    than a call asks for. Values of the host go where they are asked for."""
+    for wanted, x in zip(asked, args, strict=True):
+        have = x.sharding if isinstance(x, ArrayImpl | ShapeDtypeStruct) else None
+        if not isinstance(wanted, Sharding) or have is None:
+            continue
+        if wanted.memory_kind != have.memory_kind:
+            raise ValueError(
+                "Memory kinds passed to jax.jit does not match memory kind on the respective arg. "
+                f"Got jit memory kind: {wanted.memory_kind}, arg memory kind: {have.memory_kind} "
+                f"for arg type: {typeof(x).str_short()}. Fix: jax.device_put(x, sharding)."
+            )
+
+
+def moved(args: Any, sharding: Sharding) -> Any:
+    """Arguments whose arrays are on the device of `jit(device=...)`."""
+
+    def elsewhere(x: Any) -> bool:
+        return isinstance(x, ArrayImpl) and x.committed and x.sharding != sharding
+
+    if not any(map(elsewhere, tree.leaves(args))):
+        return args
+    return tree.map(lambda x: place(x, sharding) if elsewhere(x) else x, args)
 
 
 def check_layouts(asked: Sequence[Any], avals: Sequence[Any], names: Any, what: str) -> None:

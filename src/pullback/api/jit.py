@@ -70,7 +70,9 @@ class JitInfo:
         in_shardings: Any = None,
         out_shardings: Any = None,
         compiler_options: Any = None,
+        moves: bool = False,
     ) -> None:
+        self.moves = moves  # arguments to the device of `out_shardings`
         self.compiler_options = options.checked(compiler_options)
         self.in_shardings = asked.checked(in_shardings, "in_shardings")
         self.out_shardings = asked.checked(out_shardings, "out_shardings")
@@ -192,6 +194,7 @@ class JitWrapped:
             i.in_shardings,
             i.out_shardings,
             i.compiler_options,
+            i.moves,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -207,6 +210,8 @@ class JitWrapped:
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if config.disable_jit.get():
             return self._fun(*args, **kwargs)
+        if self._info.moves:
+            args, kwargs = asked.moved((args, kwargs), self._info.out_shardings)
         if self._calls.by_leaves:
             result = self._call_by_leaves(args, kwargs)
             if result is not None:
@@ -326,6 +331,8 @@ class JitWrapped:
             call, reusable = self._call_of(args, kwargs, statics, static_kw, in_tree, avals)
             if reusable:
                 self._calls.traced[key] = call
+        if not _is_open(self._info.in_shardings):
+            asked.check_memory(call.params["in_shardings"][len(call.consts) :], leaves)
         if refs:
             check_not_closed_over(refs, call.consts, what, names)
         return call, leaves, in_tree
@@ -599,8 +606,8 @@ def jit(
     how positional arguments and results lie on devices. `compiler_options={"num_threads": n}` has
     calls of the function computed by n threads, wherever they are made; `{"memory_limit": n}` has
     values computed again rather than kept until arguments, results and temporaries take n bytes at
-    most, and raises JaxRuntimeError if that cannot be. Inside of another jitted function that one's
-    options are used.
+    most, and raises JaxRuntimeError if that cannot be. They are for the outermost jitted function:
+    ValueError where one that has some is called in another, or differentiated in reverse.
 
     >>> @pb.jit
     ... def f(x): return jnp.sin(x) ** 2
@@ -622,6 +629,7 @@ def jit(
         "inline": inline,
         "compiler_options": compiler_options,
     }
+    moves = device is not None or backend is not None
     if isinstance(fun, NotSpecified):
         return functools.partial(jit, **given)
     check_callable(fun)
@@ -629,7 +637,7 @@ def jit(
         raise ValueError(
             f"can't specify both a device and a backend for jit, got {device=} and {backend=}."
         )
-    if device is not None or backend is not None:
+    if moves:
         warnings.warn(
             "backend and device argument on jit is deprecated. You can use `jax.device_put(..., "
             'jax.local_devices(backend="cpu")[0])` on the inputs to the jitted function to get the '
@@ -647,7 +655,7 @@ def jit(
         out_shardings = asked.device_sharding(chosen)
     info = JitInfo(
         fun, static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline,
-        in_shardings, out_shardings, compiler_options,
+        in_shardings, out_shardings, compiler_options, moves,
     )  # fmt: skip
     return JitWrapped(fun, info).function
 

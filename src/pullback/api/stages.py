@@ -10,6 +10,7 @@ from ..control.call import jit_p
 from ..core.avals import typematch, typeof
 from ..core.effects import check_lowerable
 from ..core.jaxpr import ClosedJaxpr
+from ..core.refs import ref_effect
 from ..core.trace import Tracer
 from ..lazy_imports import lazy_module
 from ..primitives.sharding import inspect_effect
@@ -396,7 +397,8 @@ class Compiled(Stage):
 
     @property
     def input_shardings(self) -> Any:
-        """Where arguments lie, as (positional, keyword) trees of shardings."""
+        """Where arguments lie, as (positional, keyword) trees of shardings; None for an argument
+        that is not used, and not kept."""
         return tree.unflatten(self.in_tree, self._arguments_lie())
 
     @property
@@ -408,8 +410,12 @@ class Compiled(Stage):
     def input_formats(self) -> Any:
         """The layouts and shardings of arguments, as (positional, keyword) trees."""
         avals = self._call.closed.in_avals[len(self._call.consts) :]
-        found = map(_format, avals, self._arguments_lie())
-        return tree.unflatten(self.in_tree, list(found))
+        lie = self._arguments_lie()
+        found = [
+            Format(None, None) if s is None else _format(a, s)
+            for a, s in zip(avals, lie, strict=True)
+        ]
+        return tree.unflatten(self.in_tree, found)
 
     @property
     def output_formats(self) -> Any:
@@ -418,11 +424,20 @@ class Compiled(Stage):
         return tree.unflatten(self.out_tree, list(found))
 
     def _arguments_lie(self) -> list[Any]:
-        asked = self._call.params["in_shardings"][len(self._call.consts) :]
+        n = len(self._call.consts)
+        asked = self._call.params["in_shardings"][n:]
         place = SingleDeviceSharding(default_device_or_first())
         return [
-            a if known(a) else given or place for a, given in zip(asked, self._lies, strict=True)
+            None if not used else a if known(a) else given or place
+            for a, given, used in zip(asked, self._lies, self._used()[n:], strict=True)
         ]
+
+    def _used(self) -> list[bool]:
+        """Which operands the program takes: all of them if it writes to references."""
+        closed = self._call.closed
+        if self._call.params["keep_unused"] or ref_effect in closed.effects:
+            return [True] * len(closed.in_avals)
+        return list(dce_closed(closed, [True] * len(closed.out_avals))[1])
 
     def _results_lie(self) -> list[Any]:
         params, consts = self._call.params, len(self._call.consts)

@@ -14,6 +14,7 @@ from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var, eval_under
 from ..core.primitive import Primitive
+from ..core.source import user_summary
 from ..core.symbolic import UndefinedPrimal, Zero
 from ..core.trace import use_trace
 from ..primitives.sharding import batch_over, with_batch_axis
@@ -257,7 +258,15 @@ def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
 
 
 def _staging(trace: Any, tracers: Sequence[Any], params: dict[str, Any]) -> Any:
-    """A call marked `inline` is written as its operations."""
+    """A call marked `inline` is written as its operations. ValueError for one that has compiler
+    options of its own: they are those of the whole program."""
+    if params["compiler_options_kvs"]:
+        raise ValueError(
+            "`compiler_options` can only be passed to top-level `jax.jit`. Got compiler_options="
+            f"{dict(params['compiler_options_kvs'])} specified on a nested jit with name: "
+            f"{params['name']} and source info: {user_summary()}. Fix: give them to the outermost "
+            "jit."
+        )
     if params["inline"]:
         return eval_under(trace, params["jaxpr"], tracers)
     return trace.emit(jit_p, tracers, params)

@@ -40,7 +40,7 @@ from ..primitives.common import as_array
 from ..primitives.convert import convert_element_type, convert_weak
 from ..primitives.shape import broadcast
 from ..transforms.batch import batch_flat, matchaxis
-from .call import call_params, jit_p
+from .call import UNSPECIFIED, call_params, jit_p
 from .common import discharging
 from .ref_places import (
     Indexer,
@@ -842,7 +842,14 @@ def _discharge_call(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
         d or (k in written and type(x) is Ref)
         for k, (d, x) in enumerate(zip(params["donated_invars"], args, strict=True))
     ]
-    held = call_params(pure, params["name"], like=params, donated_invars=donated)
+    held = call_params(
+        pure,
+        params["name"],
+        like=params,
+        donated_invars=donated,
+        in_shardings=params["in_shardings"],
+        out_shardings=[*params["out_shardings"], *[UNSPECIFIED] * len(written)],
+    )
     outs = jit_p.bind(*values_of(args), **held)
     n = len(closed.jaxpr.outvars)
     for k, new in zip(written, outs[n:], strict=True):
