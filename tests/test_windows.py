@@ -121,3 +121,14 @@ def test_large_windows_are_few_places():
     assert kernels(x, 3, 3)[0] == 1
     count, loads = kernels(np.ones((3, 5000), np.int32), 1, 1000)
     assert (count, loads < 150) == (4, True)
+
+
+@pytest.mark.parametrize("engine", [pb, jax])
+def test_slopes_where_no_dilated_window_fits(engine):
+    x = engine.numpy.ones((2, 2))
+    for op, init in ((engine.lax.max, -np.inf), (engine.lax.min, np.inf)):
+        f = lambda x, op=op, init=init: engine.lax.reduce_window(
+            x, np.float32(init), op, (3, 3), (2, 2), ((2, 2), (0, 0)), (2, 1), (2, 2)
+        )
+        out, tangent = engine.jvp(f, (x,), (x,))
+        assert out.shape == tangent.shape == (2, 0)

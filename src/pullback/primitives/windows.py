@@ -174,7 +174,8 @@ def window_slices(x: Any, fill: Any, params: dict[str, Any]) -> list[Any]:
     strides, dilation = params["window_strides"], params["window_dilation"]
     parts = []
     for at in itertools.product(*map(range, params["window_dimensions"])):
-        starts = [k * d for k, d in zip(at, dilation)]
+        # No window may fit along an axis, and then its positions need not be there either.
+        starts = [k * d if m else 0 for k, d, m in zip(at, dilation, out)]
         limits = [lo + (m - 1) * s + 1 if m else lo for lo, m, s in zip(starts, out, strides)]
         parts.append(slice(x, starts, limits, strides))
     return parts
