@@ -109,6 +109,59 @@ np.savez(sys.argv[2], **{k: jax.jit(getattr(jax.lax, k.split()[0]))(x) for k, x 
 """
 
 
+# Formulas whose roundings a difference or a power magnifies, or whose divisor is broadcast.
+MAGNIFIED = """
+def draw(R, key, pb, d):
+    part = pb.numpy.zeros((), d).real.dtype
+    if part != d:
+        return {"normal": R.normal(key, (500,), d)}
+    return {
+        "dirichlet": R.dirichlet(key, pb.numpy.array([0.6, 0.9, 1.5], d), (300,), d),
+        "pareto": R.pareto(key, 0.7, (1000,), d),
+        "pareto rows": R.pareto(key, pb.numpy.array([[0.7], [1.3]], d), (2, 500), d),
+        "pareto whole": R.pareto(key, pb.numpy.full(500, 0.7, d), (500,), d),
+        "pareto vmapped": pb.vmap(lambda b: R.pareto(key, b, (200,), d))(
+            pb.numpy.array([0.7, 1.9], d)
+        ),
+        "truncated_normal": R.truncated_normal(key, 1.5, 3.0, (1000,), d),
+        "wald": R.wald(key, 0.2, (1000,), d),
+    }
+
+
+def numbers(pb):
+    names = ("float32", "float64", "complex64", "complex128")
+    drawn = {d: draw(pb.random, pb.random.key(42), pb, pb.numpy.dtype(d)) for d in names}
+    return {f"{k} {d}": pb.numpy.asarray(v) for d, of in drawn.items() for k, v in of.items()}
+"""
+ASK_JAX_NUMBERS = f"""
+import sys, jax, numpy as np
+jax.config.update("jax_enable_x64", True)
+{MAGNIFIED}
+np.savez(sys.argv[1], **numbers(jax))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not host_target().fma, reason="JAX's own are others on such a machine")
+def test_magnified_roundings_are_jaxs(tmp_path: Path) -> None:
+    made = tmp_path / "made.npz"
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
+    subprocess.run([sys.executable, "-c", ASK_JAX_NUMBERS, made], env=env, check=True)
+    scope: dict[str, Any] = {}
+    exec(MAGNIFIED, scope)
+    with pullback.enable_x64(True):
+        ours = scope["numbers"](pullback)
+    wanted = np.load(made)
+    assert set(ours) == set(wanted)
+    apart = {k: ulps(*_parts(ours[k], want), 0) for k, want in wanted.items()}
+    # Gamma numbers have a root of the processor.
+    assert all(n <= 2 * k.startswith("dirichlet") for k, n in apart.items()), apart
+
+
+def _parts(*arrays: Any) -> list[Any]:
+    return [np.asarray(x).ravel().view(x.real.dtype) for x in map(np.asarray, arrays)]
+
+
 @pytest.mark.skipif(not host_target().fma, reason="JAX's own are others on such a machine")
 def test_float64_functions_of_samplers_are_jaxs_to_the_bit(tmp_path: Path) -> None:
     asked = {}

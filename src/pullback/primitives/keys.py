@@ -19,11 +19,12 @@ from ..core import source
 from ..core.avals import ShapedArray, typeof
 from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params, subjaxprs
+from ..core.primitive import Primitive
 from ..core.trace import Tracer, current_trace, trace_state_clean
 from ..lazy_imports import lazy_module
 from .convert import convert_element_type_p
 from .elementwise import eq_p, mul_p, ne_p
-from .layout import broadcast_in_dim, reshape, squeeze, transpose
+from .layout import broadcast_in_dim, broadcast_in_dim_p, reshape, squeeze, transpose
 from .reductions import reduce_and, reduce_or
 from .shape import index_in_dim, slice_in_dim
 
@@ -417,8 +418,9 @@ def wrap_results(outs: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
 # Primitives that make or read the words of keys: rule(avals, *operands, **params) on base
 # arrays, giving base arrays; `avals` are the types before lowering.
 physical_rules: dict[Any, Callable[..., Any]] = {}
-# Those of sums, whose rules are also given the factors of the first operand, if it is a product.
-rules_of_sums: set[Any] = set()
+# Rules that are also given what an operand is made of, the operands of its equation, if that is of
+# a primitive: a sum takes a product's factors, a quotient asks whether the divisor is broadcast.
+rules_of_pairs: dict[Any, tuple[int, Primitive]] = {}
 
 
 def has_keys(jaxpr: Jaxpr) -> bool:
@@ -484,20 +486,20 @@ def _eval_physical(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
     def read(v: Any) -> Any:
         return base_array(v.val) if isinstance(v, Literal) else env[v]
 
-    products: dict[Any, JaxprEqn] = {}
+    makers: dict[Any, JaxprEqn] = {}
     for eqn in jaxpr.eqns:
-        if eqn.primitive is mul_p:
-            products[eqn.outvars[0]] = eqn
+        if eqn.primitive in (mul_p, broadcast_in_dim_p):
+            makers[eqn.outvars[0]] = eqn
         with source.using(eqn.source_info):
             args = [read(v) for v in eqn.invars]
-            product = None
-            if eqn.primitive in rules_of_sums and not isinstance(eqn.invars[0], Literal):
-                product = products.get(eqn.invars[0])
-            if product is None:
+            place, wanted = rules_of_pairs.get(eqn.primitive, (0, None))
+            operand = eqn.invars[place] if wanted is not None else None
+            maker = None if isinstance(operand, Literal) else makers.get(operand)
+            if maker is None or maker.primitive is not wanted:
                 outs = _lower_eqn(eqn, args)
             else:
-                avals, factors = [v.aval for v in eqn.invars], [read(v) for v in product.invars]
-                outs = [physical_rules[eqn.primitive](avals, *args, factors=factors)]
+                avals, parts = [v.aval for v in eqn.invars], [read(v) for v in maker.invars]
+                outs = [physical_rules[eqn.primitive](avals, *args, parts=parts)]
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
 

@@ -16,9 +16,28 @@ from .. import config, dtypes
 from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
 from .builders import align_batch, jvp_of, nary_batch
-from .common import broadcast_dims, canonical_shape, requested_dtype, size_of, zero_of
+from .common import (
+    broadcast_dims,
+    canonical_shape,
+    complex_dtype,
+    requested_dtype,
+    size_of,
+    zero_of,
+)
 from .convert import bitcast_convert_type, convert_element_type
-from .elementwise import add, add_p, bitwise_or, bitwise_xor, mul, shift_left, shift_right_logical
+from .elementwise import (
+    add,
+    add_p,
+    bitwise_or,
+    bitwise_xor,
+    div_p,
+    mul,
+    mul_p,
+    neg,
+    shift_left,
+    shift_right_logical,
+    sub_p,
+)
 from .keys import (
     PRNGImpl,
     find_impl,
@@ -26,10 +45,11 @@ from .keys import (
     key_aval,
     physical_rules,
     register_prng,
-    rules_of_sums,
+    rules_of_pairs,
 )  # fmt: skip
 from .layout import (
     broadcast_in_dim,
+    broadcast_in_dim_p,
     broadcasted_iota,
     expand_dims,
     iota,
@@ -264,38 +284,66 @@ fused_multiply_add_p: Primitive = Primitive(
 )
 
 
-def _contracted_jvp(primals: Any, tangents: Any) -> Any:
-    return contracted_add_p.bind(*primals), add_p.rule("jvp")(primals, tangents)[1]
+def _compiled_as_jaxs(plain: Primitive, physical: Callable[..., Any]) -> Primitive:
+    """What programs show as `plain`, rounded as JAX's compiler does it: by the rule `physical`."""
+
+    def jvp(primals: Any, tangents: Any) -> Any:
+        return made.bind(*primals), plain.rule("jvp")(primals, tangents)[1]
+
+    made: Primitive = Primitive(
+        plain.name,
+        abstract_eval=lambda x, y: plain.rule("abstract_eval")(x, y),
+        jvp=jvp,
+        transpose=lambda ct, x, y: plain.rule("transpose")(ct, x, y),
+        batch=nary_batch(lambda: made),
+        register=False,
+    )
+    physical_rules[made] = physical
+    return made
 
 
-# The sum of a product and another number: an `add`, whose lowering takes the product's factors
-# for one fused_multiply_add. JAX's compiler does the same to uniform numbers in a range.
-contracted_add_p: Primitive = Primitive(
-    "add",
-    abstract_eval=lambda x, y: add_p.rule("abstract_eval")(x, y),
-    jvp=_contracted_jvp,
-    transpose=lambda ct, x, y: add_p.rule("transpose")(ct, x, y),
-    batch=nary_batch(lambda: contracted_add_p),
-    register=False,
-)
-
-
-def _contracted_physical(avals: Any, x: Any, y: Any, *, factors: Any = None) -> Any:
-    """`factors`: those of x, if x is a product."""
+def _sum_physical(avals: Any, x: Any, y: Any, *, parts: Any = None) -> Any:
+    """`parts`: the factors of x, if x is a product."""
     dtype = typeof(x).dtype
-    if factors is None or dtype not in _CONTRACTED:
+    if parts is None or dtype not in _CONTRACTED:
         return add_p.bind(x, y)
     if dtype == np.float16:  # XLA computes both in float32, where the product is exact
-        wide = [convert_element_type(v, np.float32) for v in (*factors, y)]
+        wide = [convert_element_type(v, np.float32) for v in (*parts, y)]
         return convert_element_type(add(mul(wide[0], wide[1]), wide[2]), dtype)
-    return fused_multiply_add_p.bind(*factors, y)
+    return fused_multiply_add_p.bind(*parts, y)
 
 
-_CONTRACTED = tuple(np.dtype(t) for t in (np.float16, np.float32, np.float64))
+def _difference_physical(avals: Any, x: Any, y: Any, *, parts: Any = None) -> Any:
+    """`parts`: the factors of y, if y is a product."""
+    if parts is None or typeof(x).dtype not in _NATIVE:
+        return sub_p.bind(x, y)
+    return fused_multiply_add_p.bind(neg(parts[0]), parts[1], x)
 
 
-physical_rules[contracted_add_p] = _contracted_physical
-rules_of_sums.add(contracted_add_p)
+def _quotient_physical(avals: Any, x: Any, y: Any, *, parts: Any = None) -> Any:
+    """`parts`: what y is broadcast from, if it is."""
+    whole, dtype = broadcast_dims("div", [a.shape for a in avals]), typeof(x).dtype
+    if isinstance(y, np.generic) and dtype in (*_NATIVE, *map(complex_dtype, _NATIVE)):
+        return mul(x, dtype.type(1) / y)
+    if dtype not in _NATIVE or (typeof(y).shape == whole and parts is None):
+        return div_p.bind(x, y)
+    return mul(x, div_p.bind(dtype.type(1), y))
+
+
+# Floats that JAX's compiler rounds by themselves on every processor.
+_NATIVE = tuple(np.dtype(t) for t in (np.float32, np.float64))
+_CONTRACTED = (np.dtype(np.float16), *_NATIVE)
+
+# A product and another number: their `add` or `sub` takes the product's factors for one
+# fused_multiply_add. JAX's compiler does the same to uniform numbers in a range.
+contracted_add_p = _compiled_as_jaxs(add_p, _sum_physical)
+contracted_sub_p = _compiled_as_jaxs(sub_p, _difference_physical)
+# A quotient: JAX's compiler multiplies by the reciprocal, rounded, of a divisor that is a constant
+# or is broadcast.
+spread_div_p = _compiled_as_jaxs(div_p, _quotient_physical)
+rules_of_pairs[contracted_add_p] = 0, mul_p
+rules_of_pairs[contracted_sub_p] = 1, mul_p
+rules_of_pairs[spread_div_p] = 1, broadcast_in_dim_p
 
 
 # --- threefry ---

@@ -43,7 +43,17 @@ from .base import (
     spread_array,
     static_jit,
 )
-from .elementary import erf, erf_inv, exp, log, log1p, near_log1p
+from .elementary import (
+    divided,
+    erf,
+    erf_inv,
+    exp,
+    log,
+    log1p,
+    minus_product,
+    near_log1p,
+    product_plus,
+)
 from .uniform import _rademacher, _uniform, requested_dtype  # type: ignore[attr-defined]
 
 
@@ -79,7 +89,7 @@ def _normal(key: Any, shape: Any, dtype: Any) -> Any:
     part = np.zeros((), dtype).real.dtype
     re = convert_element_type(_normal_real(first, shape=shape, dtype=part), dtype)
     im = convert_element_type(_normal_real(second, shape=shape, dtype=part), dtype)
-    return div(add(re, mul(scalar(1j, dtype), im)), scalar(math.sqrt(2), dtype))
+    return divided(add(re, mul(scalar(1j, dtype), im)), scalar(math.sqrt(2), dtype))
 
 
 @static_jit("shape", "dtype")
@@ -121,7 +131,7 @@ def truncated_normal(
 def _truncated_normal(key: Any, lower: Any, upper: Any, shape: Any, dtype: Any) -> Any:
     root = scalar(math.sqrt(2), dtype)
     lower, upper = as_dtype(lower, dtype), as_dtype(upper, dtype)
-    a, b = erf(div(lower, root)), erf(div(upper, root))
+    a, b = (erf(divided(bound, root)) for bound in (lower, upper))
     out = mul(root, erf_inv(_uniform(key, a, b, shape=shape, dtype=dtype)))
     # Rounding must not reach the bounds.
     low = nextafter(stop_gradient(lower), scalar(np.inf, dtype))
@@ -244,7 +254,8 @@ def pareto(
 @static_jit("shape", "dtype")
 def _pareto(key: Any, b: Any, shape: Any, dtype: Any) -> Any:
     b = as_dtype(b, dtype)
-    return exp(div(_exact_exponential(key, shape=shape, dtype=dtype), spread_array(b, shape)))
+    e = _exact_exponential(key, shape=shape, dtype=dtype)
+    return exp(divided(e, spread_array(b, shape)))
 
 
 def rayleigh(
@@ -352,7 +363,7 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any
     lengths = _maxwell(first, shape=full, dtype=dtype)
     signs = _rademacher(second, shape=full, dtype=dtype)
     moved = mul(*promoted(mul(signs, lengths), scale))
-    return add(*promoted(moved, loc))
+    return product_plus(*promoted(moved, loc))
 
 
 _ONE = np.float32(1.0)
@@ -448,8 +459,9 @@ def _wald(key: Any, mean: Any, shape: Any, dtype: Any) -> Any:
     y = integer_pow(v, 2)
     four, two = scalar(4, dtype), scalar(2, dtype)
     y_sq, mean_sq = integer_pow(y, 2), integer_pow(mean, 2)
-    root = sqrt(add(mul(mul(four, mean), y), mul(mean_sq, y_sq)))
-    x = sub(add(mean, div(mul(mean_sq, y), two)), mul(div(mean, two), root))
+    root = sqrt(product_plus(mul(mul(four, mean), y), mul(mean_sq, y_sq)))
+    most = add(mean, div(mul(mean_sq, y), two))
+    x = minus_product(most, mul(div(mean, two), root))
     return select_n(le(z, div(mean, add(mean, x))), div(mean_sq, x), x)
 
 

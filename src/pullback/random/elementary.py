@@ -1,15 +1,37 @@
-"""Elementary functions as random numbers are made of them: in float64 rounded as JAX's compiler
-does it, so that streams are JAX's where a difference of logarithms magnifies their last bits. The
-public functions are the more exact ones.
+"""Arithmetic and elementary functions as random numbers are made of them: rounded as JAX's compiler
+does it, so that streams are JAX's where a formula magnifies last bits. Programs show the usual
+primitives. The public functions are the more exact ones.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..primitives import maths
+import numpy as np
+
+from ..core.avals import typeof
+from ..primitives import maths, rng
 from ..primitives.common import Formula
-from ..primitives.elementwise import log_p
+from ..primitives.elementwise import add, log_p, sub
+
+
+def product_plus(product: Any, x: Any) -> Any:
+    """Rounded once; in float16 twice."""
+    return (add if _is_half(x) else rng.contracted_add_p.bind)(product, x)
+
+
+def minus_product(x: Any, product: Any) -> Any:
+    """Rounded once; in float16 twice."""
+    return (sub if _is_half(x) else rng.contracted_sub_p.bind)(x, product)
+
+
+def _is_half(x: Any) -> bool:
+    return bool(typeof(x).dtype == np.float16)
+
+
+def divided(x: Any, y: Any) -> Any:
+    """x times the reciprocal of y, where y is broadcast or constant."""
+    return rng.spread_div_p.bind(x, y)
 
 
 def exp(x: Any) -> Any:

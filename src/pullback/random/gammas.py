@@ -69,7 +69,7 @@ from .base import (
     static_jit,
 )
 from .continuous import _exact_exponential, _normal
-from .elementary import exp, log as exact_log, rsqrt as exact_rsqrt
+from .elementary import divided, exp, log as exact_log, rsqrt as exact_rsqrt
 from .uniform import _rademacher, _uniform
 
 
@@ -343,7 +343,7 @@ def _dirichlet(key: Any, alpha: Any, shape: Any, dtype: Any) -> Any:
     # The softmax of the logarithms.
     largest = max(scalar(-np.inf, dtype), reduce_max(logs, (last,)))
     parts = exp(sub(logs, stop_gradient(_keep(largest, full, last))))
-    return div(parts, _keep(reduce_sum(parts, (last,)), full, last))
+    return divided(parts, _keep(reduce_sum(parts, (last,)), full, last))
 
 
 def _keep(x: Any, shape: Any, axis: int) -> Any:
@@ -515,4 +515,4 @@ def _ball(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
     powers = power(lax_abs(g), p)
     total = add(*promoted(reduce_sum(powers, (last,)), e))
     norm = pow(*promoted(total, reciprocal(p)))
-    return div(g, _keep(norm, shape, last))
+    return divided(g, _keep(norm, shape, last))

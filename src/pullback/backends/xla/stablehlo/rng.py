@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,9 @@ import numpy as np
 from ....primitives.rng import (
     RandomAlgorithm,
     contracted_add_p,
+    contracted_sub_p,
     fused_multiply_add_p,
+    spread_div_p,
 )
 from ..contexts import LoweringRuleContext
 from ..library import hlo
@@ -86,9 +88,14 @@ def _fused_multiply_add(ctx: LoweringRuleContext, *args: Any) -> list[Any]:
     return [converted(hlo.add(hlo.multiply(x, y), z), aval.shape, aval.dtype)]
 
 
-def _contracted_add(ctx: LoweringRuleContext, x: Any, y: Any) -> list[Any]:
-    return [hlo.add(*matched(ctx, (x, y), ctx.avals_out[0].shape))]
+def _left_to_xla(operation: str) -> Callable[..., list[Any]]:
+    def lower(ctx: LoweringRuleContext, x: Any, y: Any) -> list[Any]:
+        return [getattr(hlo, operation)(*matched(ctx, (x, y), ctx.avals_out[0].shape))]
+
+    return lower
 
 
 register(fused_multiply_add_p, _fused_multiply_add)
-register(contracted_add_p, _contracted_add)
+register(contracted_add_p, _left_to_xla("add"))
+register(contracted_sub_p, _left_to_xla("subtract"))
+register(spread_div_p, _left_to_xla("divide"))
