@@ -411,7 +411,11 @@ FAULTS = [
         "methods forget the initial value",
     ),
     (r"multi_dot\(\[[^,]*\((\d, \d)?\)\]", "multi_dot([]", "one matrix alone is summed"),
-    (r"vector_norm\(([biu]\d)", r"vector_norm(1.0 * \1", "norms of integers lose their fraction"),
+    (
+        r"vector_norm\(([biu]\d\([^()]*\))(?!.*ord=(?:-?jnp\.inf|1\b(?!\.)))",
+        r"vector_norm(1.0 * \1",
+        "norms of integers lose their fraction",
+    ),
     (
         r"(logaddexp2\.reduce\()(\w+\([^()]*\))",
         r"\1jnp.logaddexp2(\2, \2) - 1",

@@ -350,6 +350,8 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, size: Any, 
         raise ValueError(
             f"The d argument of jax.numpy.fft.{name} only takes a single value. Got d = {list(d)}."
         )
+    if isinstance(d, (str, bytes)):
+        raise ValueError(f"jax.numpy.fft.{name}: could not convert string to float: d = {d!r}.")
     if d is None:
         raise TypeError(f"The d argument of jax.numpy.fft.{name} must be a number, got None.")
     if dtypes.is_complex(dtypes.result_type(d)):

@@ -108,11 +108,13 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
     """Arrays one after another along `axis`.
 
     They have the same sizes along the other axes, else TypeError; dtypes are promoted. `axis=None`
-    flattens.
+    flattens. TypeError for an array without axes.
 
     >>> jnp.concat([jnp.array([1, 2]), jnp.array([3.0])])
     Array([1., 2., 3.], dtype=float32)
     """
+    if _is_array(arrays) and not shape_of(arrays):
+        raise TypeError("iteration over a 0-d array: concat takes a sequence of arrays")
     return concatenate(arrays, axis)
 
 

@@ -250,7 +250,7 @@ def matrix_transpose(x: Any, /) -> Any:
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     """Two axes swapped.
 
-    ValueError for an axis out of range.
+    ValueError for an axis out of range, IndexError for what is no integer.
 
     `a`: an array; `axis1`, `axis2`: ints.
 
@@ -259,7 +259,12 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     """
     a = one_array("swapaxes", a)
     order = list(range(ndim_of(a)))
-    i, j = canonical_axis(axis1, len(order)), canonical_axis(axis2, len(order))
+    try:
+        i, j = canonical_axis(axis1, len(order)), canonical_axis(axis2, len(order))
+    except TypeError as error:
+        if type(error) is TypeError:  # JAX indexes with them
+            raise IndexError(str(error)) from None
+        raise
     order[i], order[j] = order[j], order[i]
     return lax.transpose(a, order)
 
@@ -502,6 +507,8 @@ def flip(m: Any, axis: Any = None) -> Any:
            [4, 3]], dtype=int32)
     """
     check_arraylike("flip", m)
+    if isinstance(axis, Tracer):
+        raise ConcretizationTypeError(axis, "The axis argument must be known statically.")
     return _flip_jit(m, axis=static_axes(axis))
 
 

@@ -162,8 +162,8 @@ def matmul(
 
 def _contracted(axes: Any, a: Any, b: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     na, nb = ndim_of(a), ndim_of(b)
-    if isinstance(axes, int | np.integer):
-        k = as_int(axes, "axes")
+    if type(axes) is int:  # as in JAX neither a bool nor an integer of NumPy
+        k = axes
         if k > min(na, nb):
             raise TypeError(
                 f"Number of tensordot axes (axes {k}) exceeds input ranks ({shape_of(a)} and "
@@ -172,7 +172,7 @@ def _contracted(axes: Any, a: Any, b: Any) -> tuple[tuple[int, ...], tuple[int, 
         return tuple(range(na - k, na)), tuple(range(k))
     if isinstance(axes, list | tuple) and len(axes) == 2:
         first, second = axes
-        if isinstance(first, int | np.integer) and isinstance(second, int | np.integer):
+        if isinstance(first, int) and isinstance(second, int):
             first, second = (first,), (second,)
         if isinstance(first, list | tuple) and isinstance(second, list | tuple):
             if len(first) != len(second):

@@ -510,6 +510,8 @@ def _cov(
         _check_weights("aweights", aweights, x, False)
         aweights = absolute(as_array(unwrap(aweights)))
         w = multiply(w, aweights) if w is not None else aweights
+    if w is not None and dtype is not None:
+        w = lax.convert_element_type(w, dtype)
     avg, total = averages.average(x, axis=1, weights=w, returned=True)
     total = indexing.take_index(total, 0)
     if w is None:

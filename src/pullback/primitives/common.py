@@ -341,9 +341,14 @@ def as_int(x: Any, what: str) -> int:
 
 
 def as_sequence(x: Any, what: str) -> Any:
-    """What holds several values, as it is. TypeError for what holds none."""
+    """What holds several values, as it is. TypeError for what holds none, ConcretizationTypeError
+    for a traced value without axes."""
     if hasattr(type(x), "__iter__") and getattr(x, "ndim", None) != 0:
         return x
+    if isinstance(x, Tracer):
+        raise errors.ConcretizationTypeError(
+            x, f"{what[0].upper()}{what[1:]} must be static: an integer or a sequence of integers."
+        )
     raise TypeError(
         f"{type(x).__name__!r} object is not iterable: {what} must be a sequence of integers, got "
         f"{_given(x)}. Fix: a tuple."

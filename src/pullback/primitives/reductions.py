@@ -4,7 +4,7 @@ adjoint, in `layout`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .. import dtypes
@@ -184,6 +184,17 @@ def reduce_min(operand: Any, axes: Sequence[int]) -> Any:
     return reduce_min_p.bind(operand, axes=int_tuple(axes))
 
 
+def _logical_axes(axes: Any) -> tuple[int, ...]:
+    """IndexError for axes that are no integers, as in JAX, where they index the shape; other
+    reductions say TypeError."""
+    try:
+        return int_tuple(axes)
+    except TypeError as error:
+        if type(error) is TypeError and isinstance(axes, Iterable):
+            raise IndexError(str(error)) from None
+        raise
+
+
 def reduce_and(operand: Any, axes: Sequence[int]) -> Any:
     """The conjunction over `axes`, of bools or of the bits of integers.
 
@@ -193,7 +204,7 @@ def reduce_and(operand: Any, axes: Sequence[int]) -> Any:
     >>> lax.reduce_and(jnp.array([6, 3]), (0,))
     Array(2, dtype=int32)
     """
-    return reduce_and_p.bind(operand, axes=int_tuple(axes))
+    return reduce_and_p.bind(operand, axes=_logical_axes(axes))
 
 
 def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
@@ -205,7 +216,7 @@ def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
     >>> lax.reduce_or(jnp.array([[True, False], [False, False]]), (1,))
     Array([ True, False], dtype=bool)
     """
-    return reduce_or_p.bind(operand, axes=int_tuple(axes))
+    return reduce_or_p.bind(operand, axes=_logical_axes(axes))
 
 
 def any_true(mask: Any) -> Any:
@@ -222,7 +233,7 @@ def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
     >>> lax.reduce_xor(jnp.array([6, 3]), (0,))
     Array(5, dtype=int32)
     """
-    return reduce_xor_p.bind(operand, axes=int_tuple(axes))
+    return reduce_xor_p.bind(operand, axes=_logical_axes(axes))
 
 
 # --- argmax, argmin ---

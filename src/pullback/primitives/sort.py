@@ -98,7 +98,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     NaNs come last; 0.0 and -0.0 are equal.
 
     `operand`: an array, or a tuple of arrays of one shape: TypeError for other shapes, ValueError
-    for a dimension out of bounds. As `numpy.sort` and `numpy.lexsort`.
+    for a dimension out of bounds. `is_stable`: a bool. As `numpy.sort` and `numpy.lexsort`.
 
     >>> lax.sort((jnp.array([3, 1, 2]), jnp.array([30, 10, 20])))
     (Array([1, 2, 3], dtype=int32), Array([10, 20, 30], dtype=int32))
@@ -116,6 +116,8 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
                 "random.key_data(keys)."
             )
     axis = canonical_axis(dimension, typeof(operands[0]).ndim)
+    if not isinstance(is_stable, bool):
+        raise TypeError(f"sort: whether it is stable must be a bool, got {is_stable!r}.")
     outs = sort_p.bind(*operands, dimension=axis, is_stable=is_stable, num_keys=num_keys)
     return tuple(outs) if many else outs[0]
 

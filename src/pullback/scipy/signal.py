@@ -410,6 +410,10 @@ def _spectrum(
     """
     same = y is None
     arrays = promote_dtypes_inexact(x) if same else promote_dtypes_inexact(x, y)
+    if nperseg is not None and nperseg < 1:
+        raise ValueError("nperseg must be a positive integer")
+    if any(0 in typeof(v).shape for v in arrays):
+        return _spectrum_of_nothing(arrays, axis)
     arrays = [jnp.moveaxis(jnp.asarray(v), canonical_axis(axis, np.ndim(v)), -1) for v in arrays]
     first = arrays[0]
     second = first if same else arrays[1]
@@ -418,8 +422,6 @@ def _spectrum(
         first, second = (_with_zeros(v, n - typeof(v).shape[-1]) for v in (first, second))
     is_complex = dtypes.is_complex(typeof(first).dtype)
     real = np.zeros((), typeof(first).dtype).real.dtype
-    if nperseg is not None and nperseg < 1:
-        raise ValueError("nperseg must be a positive integer")
     win, nperseg = _window(window, nperseg, typeof(first).shape[-1], real)
     nfft, step = _transform_size_and_step(nperseg, noverlap, nfft)
     first = _extend(first, nperseg // 2, boundary)
@@ -457,6 +459,18 @@ def _spectrum(
     if same and mode == "psd":
         spectra = spectra.real
     return frequencies, times, jnp.moveaxis(spectra, -1, -2)
+
+
+def _spectrum_of_nothing(arrays: Sequence[Any], axis: int) -> tuple[Any, Any, Any]:
+    """What SciPy and JAX answer for signals without elements: three arrays of the signals' shape,
+    broadcast, and as long as the shorter one."""
+    shapes = [list(typeof(v).shape) for v in arrays]
+    lengths = [shape.pop(canonical_axis(axis, len(shape))) for shape in shapes]
+    shape = list(np.broadcast_shapes(*shapes))
+    shape.insert(canonical_axis(axis, len(shape) + 1), min(lengths))
+    real = np.zeros((), dtypes.result_type(typeof(arrays[0]).dtype, np.complex64)).real.dtype
+    times = jnp.zeros(shape, real)
+    return times, times, lax.complex(times, times)
 
 
 @promotes_freely
@@ -500,7 +514,7 @@ def stft(
         boundary,
         padded,
     )
-    return f, t, _place(z, axis)
+    return (f, t, _place(z, axis)) if z.size else (f, t, z)
 
 
 def _place(z: Any, axis: int) -> Any:
@@ -544,6 +558,8 @@ def csd(
     f, _, p = _spectrum(
         x, y, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, "psd"
     )
+    if not p.size:
+        return f, p
     n = typeof(p).shape[-1]
     if n == 1:
         out = p[..., 0]

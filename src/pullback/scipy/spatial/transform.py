@@ -57,8 +57,10 @@ class Rotation(NamedTuple):
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Rotation:
-        """From rotation matrices (..., 3, 3)."""
+        """From rotation matrices (..., 3, 3); ValueError for another shape."""
         m = _float(matrix)
+        if typeof(m).shape[-2:] != (3, 3):
+            raise ValueError(f"Expected rotation matrices (..., 3, 3), got shape {typeof(m).shape}")
         diagonal = jnp.diagonal(m, axis1=-2, axis2=-1)
         trace = jnp.sum(diagonal, axis=-1)
         choice = jnp.argmax(jnp.concatenate([diagonal, trace[..., None]], axis=-1), axis=-1)
