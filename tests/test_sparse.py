@@ -784,6 +784,16 @@ def test_sizes_with_names() -> None:
     assert shape(lambda m: sparse.bcoo_multiply_dense(m, jnp.ones((1, 3)))) == (4,)
 
 
+def test_sums_along_axes_that_are_not_there() -> None:
+    dense = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for module in (sparse, jsparse):
+        matrix = module.BCOO.fromdense(dense)
+        for axis in (2, -3, (0, 5)):
+            with pytest.raises(ValueError, match="out of bounds"):
+                matrix.sum(axis=axis)
+        assert (matrix.sum(axis=-1).todense() == dense.sum(-1)).all()
+
+
 def test_sums_with_dense_arrays_that_are_larger() -> None:
     """A sparse array is broadcast to the shape of the dense one, never the other way."""
     values = np.arange(6, dtype=np.float32).reshape(2, 3)

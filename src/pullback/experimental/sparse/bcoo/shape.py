@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .... import lax, numpy as jnp
+from ....numpy.util import canonical_axis
 from ..composed import SparseInfo, composed, info
 from .order import fitting
 from .storage import (
@@ -390,14 +391,14 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
 def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     """The sum along axes: a sparse array of those that are left.
 
-    `mat`: a BCOO, as is the result.
+    `mat`: a BCOO, as is the result. Raises ValueError for axes that it does not have.
 
     >>> from pullback.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.array([[1., 0.], [2., 3.]]))
     >>> sparse.bcoo_reduce_sum(m, axes=(1,)).todense()
     Array([1., 5.], dtype=float32)
     """
-    gone = {int(a) % max(mat.ndim, 1) for a in axes}
+    gone = {canonical_axis(a, mat.ndim) for a in axes}
     n, dense_at = mat.n_batch, mat.n_batch + mat.n_sparse
     data, indices = full(mat)
     chosen = [d for d in range(mat.n_sparse) if n + d not in gone]
