@@ -408,7 +408,8 @@ def _hoist(
     results that it no longer gives, by number: they are the same in each step, too.
     """
     varies = [k >= len(consts) for k in range(len(known.in_avals))]
-    if known.jaxpr.effects or not _has_invariants(known.jaxpr, varies):
+    nothing = known.jaxpr.effects or not _has_invariants(known.jaxpr, varies)
+    if nothing or _has_derivative_rules(known.jaxpr):
         return known, list(consts), {}
     n_out = len(known.out_avals) - n_res
     wanted = [k < n_out for k in range(len(known.out_avals))]
@@ -417,6 +418,16 @@ def _hoist(
     first = len(values) - n_values
     numbers = [k - n_out for k, v in enumerate(out_varies) if not v]
     return body, values[first:], dict(zip(numbers, values[:first], strict=True))
+
+
+def _has_derivative_rules(jaxpr: Jaxpr) -> bool:
+    """Does a function of a user's in there have rules of its own? Split, it would be its parts: a
+    second derivative would not find the rules."""
+    return any(
+        eqn.primitive.name in ("custom_jvp_call", "custom_vjp_call")
+        or any(map(_has_derivative_rules, jaxprs_in_params(eqn.params)))
+        for eqn in jaxpr.eqns
+    )
 
 
 def _has_invariants(jaxpr: Jaxpr, varies: Sequence[bool]) -> bool:

@@ -59,12 +59,16 @@ class PartialEvalTrace(Trace):
     def process_custom_jvp_call(
         self, primitive: Any, fun: Any, jvp: Any, tracers: Any, *, symbolic_zeros: bool
     ) -> Any:
-        # Whole on one side: derivatives of either side then find its rule.
-        trace: Any = self._whole(tracers)
-        with use_trace(trace):
-            return trace.process_custom_jvp_call(
-                primitive, fun, jvp, tracers, symbolic_zeros=symbolic_zeros
-            )
+        # Only the primal side of a derivative gets here with unknowns: the function itself is run,
+        # its parts sort themselves.
+        if not any(map(self.is_unknown, tracers)):
+            parent: Any = self.parent_trace
+            with use_trace(parent):
+                return parent.process_custom_jvp_call(
+                    primitive, fun, jvp, tracers, symbolic_zeros=symbolic_zeros
+                )
+        with use_trace(self):
+            return fun(*tracers)
 
     def process_custom_vjp_call(
         self,
@@ -77,21 +81,20 @@ class PartialEvalTrace(Trace):
         out_trees: Any,
         symbolic_zeros: bool,
     ) -> Any:
-        trace: Any = self._whole(tracers)
-        with use_trace(trace):
-            return trace.process_custom_vjp_call(
-                primitive,
-                fun,
-                fwd,
-                bwd,
-                tracers,
-                out_trees=out_trees,
-                symbolic_zeros=symbolic_zeros,
-            )
-
-    def _whole(self, tracers: Sequence[Any]) -> Any:
-        """Where an operation on these goes that is not to be taken apart."""
-        return self.staged if any(map(self.is_unknown, tracers)) else self.parent_trace
+        if not any(map(self.is_unknown, tracers)):
+            parent: Any = self.parent_trace
+            with use_trace(parent):
+                return parent.process_custom_vjp_call(
+                    primitive,
+                    fun,
+                    fwd,
+                    bwd,
+                    tracers,
+                    out_trees=out_trees,
+                    symbolic_zeros=symbolic_zeros,
+                )
+        with use_trace(self):
+            return fun(*tracers)
 
     def finish(self, outs: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
         """The staged program with these results, and its residuals."""
