@@ -34,6 +34,20 @@ def test_incomplete_gamma_functions_of_large_parameters(a: float, dtype: str) ->
             np.testing.assert_allclose(got, want, rtol=near)
 
 
+@pytest.mark.parametrize("dtype", ("float32", "float64"))
+def test_incomplete_gamma_functions_of_small_parameters(dtype: str) -> None:
+    """There Q is a E_1(x), which 1 - P loses: values below 0 and probabilities above 1 came."""
+    with pb.enable_x64(dtype == "float64"):
+        powers = [1e-36, 1e-30, 1e-12, 1e-6, 1e-3, 0.1, 0.3, 0.5, 0.51]
+        a = np.array(powers, dtype)[:, None]
+        x = np.array([1e-30, 1e-9, 1e-3, 0.2, 0.9, 1, 1.01, 3], dtype)
+        upper, lower = special.gammaincc(a, x), special.gammainc(a, x)
+        want = scipy.special.gammaincc(a.astype(float), x.astype(float))
+        # Just above 1 the continued fraction is used, which is slowest there.
+        np.testing.assert_allclose(upper, want, rtol=2e-6 if dtype == "float32" else 4e-14)
+        assert (upper >= 0).all() and (lower <= 1).all()
+
+
 def test_far_tails_of_the_incomplete_gamma_function() -> None:
     """Values by mpmath."""
     with pb.enable_x64(True):

@@ -31,6 +31,7 @@ from ..primitives.elementwise import (
     floor,
     ge,
     gt,
+    le,
     log,
     lt,
     mul,
@@ -40,7 +41,7 @@ from ..primitives.elementwise import (
     sub,
 )
 from ..primitives.layout import broadcast_to
-from ..primitives.maths import erfc, exp, lgamma, log1p, rsqrt, sqrt
+from ..primitives.maths import erfc, exp, expm1, lgamma, log1p, rsqrt, sqrt
 from ..primitives.reductions import any_true
 from ..primitives.shape import full_like
 from ..transforms.jvp import jvp_flat
@@ -229,6 +230,45 @@ def _gamma_steps(a: Any, x: Any) -> tuple[Any, _Step]:
     return (b0, div(one, tiny), d0, d0), step
 
 
+_SHORT = 0.5  # of a: up to it and x up to 1, P is so near to 1 that Q is no difference
+
+
+@functools.cache
+def _log_gamma_terms(count: int) -> list[float]:
+    """(-1)^k (zeta(k) - 1) / k for k = 2, 3, ...; the tails of zeta's sums by Euler and Maclaurin's
+    formula."""
+    n = 256
+    terms = []
+    for k in range(2, count + 2):
+        tail = n ** (1.0 - k) * (1 / (k - 1) + 0.5 / n + k / 12 / n**2)
+        tail -= n ** (-k - 3.0) * k * (k + 1) * (k + 2) / 720
+        terms.append((-1) ** k / k * (math.fsum(float(j) ** -k for j in range(2, n)) + tail))
+    return terms
+
+
+def _lgamma_beside_1(a: Any) -> Any:
+    """lgamma(1 + a) for a from 0 to 1/2, of which 1 + a would lose the digits (DLMF 5.7.3)."""
+    terms = _log_gamma_terms(12 if typeof(a).dtype == np.float32 else 26)
+    return sub(mul(a, _polynomial([1 - np.euler_gamma, *terms], a)), log1p(a))
+
+
+def _gamma_short(a: Any, x: Any, active: Any) -> Any:
+    """Q(a, x) for small a and x, where it is nearly a E_1(x): 1 - P(a, x) is taken apart into 1 -
+    x^a / Gamma(a + 1), and that power times the sum of a (-x)^n / ((a + n) n!) (DLMF 8.7.1)."""
+    eps = _c(x, float(np.finfo(typeof(x).dtype).eps) / 8)
+
+    def step(k: Any, state: Any) -> Any:
+        total, term = state
+        i = broadcast_to(k, typeof(a).shape)
+        term = neg(mul(term, div(x, i)))
+        total = add(total, div(term, add(a, i)))
+        return (total, term), gt(abs(term), mul(eps, abs(total)))
+
+    total, _ = _iterate(active, step, (_c(x, 0), _c(x, 1)))
+    power = expm1(sub(mul(a, log(x)), _lgamma_beside_1(a)))
+    return neg(add(power, mul(mul(a, total), add(power, _c(a, 1)))))
+
+
 def _gamma_pair(a: Any, x: Any, upper: bool, slopes: bool = False) -> Any:
     """P(a, x), or Q(a, x) if `upper`; each element by the formula that converges for it. `slopes`:
     it is going to be differentiated.
@@ -246,13 +286,21 @@ def _gamma_pair(a: Any, x: Any, upper: bool, slopes: bool = False) -> Any:
     large = ge(a1, _c(a, _LARGE))
     by_fraction = bitwise_and(bitwise_and(gt(x1, one), gt(x1, a1)), bitwise_not(large))
     by_series = bitwise_not(bitwise_or(by_fraction, large))
+    if upper:
+        short = bitwise_and(bitwise_and(by_series, le(a1, _c(a, _SHORT))), le(x1, one))
+        by_series = bitwise_and(by_series, bitwise_not(short))
     # Each formula sees harmless operands where another one is used.
     a_s, x_s = select(by_series, a1, one), select(by_series, x1, one)
     a_f, x_f = select(by_fraction, a1, one), select(by_fraction, x1, _c(x, 2))
     a_l, x_l = (select(large, v, _c(v, _LARGE)) for v in (a1, x1))
     p = _gamma_series(a_s, x_s, by_series)
     q = _gamma_fraction(a_f, x_f, by_fraction, slopes)
-    out = select(by_fraction, q if upper else sub(one, q), sub(one, p) if upper else p)
+    if upper:
+        a_0, x_0 = select(short, a1, _c(a, _SHORT)), select(short, x1, one)
+        out = select(short, _gamma_short(a_0, x_0, short), sub(one, p))
+    else:
+        out = p if slopes else select(gt(p, one), one, p)
+    out = select(by_fraction, q if upper else sub(one, q), out)
     out = select(large, _gamma_expansion(a_l, x_l, upper), out)
     out = select(at_zero, one if upper else zero, out)
     out = select(at_inf, zero if upper else one, out)
