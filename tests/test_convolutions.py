@@ -183,3 +183,15 @@ def test_an_operand_in_another_shape_is_read_where_it_lies(shape, to, name, sour
         mine = lambda x, w, f=f: f(pb, x, w)
         for got in (pb.jit(mine)(x, w), pb.jit(mine, donate_argnums=0)(jnp.asarray(x) + 0, w)):
             np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4)
+
+
+def test_sizes_for_a_stride_of_zero_are_refused():
+    for call in (
+        lambda: pb.lax.conv_shape_tuple((1, 2, 5, 5), (3, 2, 3, 3), (0, 1), [(0, 0)] * 2),
+        lambda: pb.lax.conv_shape_tuple((1, 2, 5, 5), (3, 2, 3, 3), (0, 1), "SAME"),
+        lambda: pb.lax.conv_general_shape_tuple(
+            (1, 2, 5, 5), (3, 2, 3, 3), (1, 0), "VALID", ("NCHW", "OIHW", "NCHW")
+        ),
+    ):
+        with pytest.raises(ValueError, match="strides of a convolution must be positive, got 0"):
+            call()

@@ -47,6 +47,10 @@ def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match='Unknown resize method "foo"'):
         pullback.image.resize(x, (5, 3), "foo")
     one = jnp.ones(1)
+    with pytest.raises(TypeError, match="method must be a name or a ResizeMethod, got 1"):
+        pullback.image.resize(x, (5, 3), 1)
+    with pytest.raises(TypeError, match="method must be a name or a ResizeMethod, got None"):
+        pullback.image.scale_and_translate(x, (5, 4), (0,), one, one, None)
     with pytest.raises(ValueError, match="Nearest neighbor"):
         pullback.image.scale_and_translate(x, (5, 4), (0,), one, one, "nearest")
     with pytest.raises(ValueError, match="translation must have shape"):

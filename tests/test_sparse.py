@@ -812,3 +812,21 @@ def test_sums_with_dense_arrays_that_are_larger() -> None:
             m + y
     with pytest.raises(NotImplementedError, match="a BCOO and a BCSR"):
         m + sparse.BCSR.fromdense(jnp.asarray(values))
+
+
+def test_bools_are_stored_as_integers() -> None:
+    """So that elements at one place can add up: as in JAX, `todense` of bools is refused."""
+    values = np.array([[True, False, True], [False, True, True]])
+    for made in (
+        lambda ns: ns.BCOO.fromdense(values),
+        lambda ns: ns.BCOO.fromdense(values, n_batch=1),
+        lambda ns: ns.BCOO.fromdense(values, n_dense=1),
+        lambda ns: ns.BCOO.fromdense(values, nse=6),
+        lambda ns: ns.BCSR.fromdense(values),
+    ):
+        got, want = made(sparse), made(jsparse)
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got.data, want.data)
+        dense = got.todense()
+        assert dense.dtype == np.int32
+        np.testing.assert_array_equal(dense, values)

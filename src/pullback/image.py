@@ -154,7 +154,11 @@ def _contract(x: Any, axes: Sequence[int], matrices: Sequence[Any], precision: A
 
 
 def _method(method: str | ResizeMethod) -> ResizeMethod:
-    return ResizeMethod.from_string(method) if isinstance(method, str) else method
+    if isinstance(method, str):
+        return ResizeMethod.from_string(method)
+    if not isinstance(method, ResizeMethod):
+        raise TypeError(f"method must be a name or a ResizeMethod, got {method!r}.")
+    return method
 
 
 def scale_and_translate(
@@ -166,7 +170,8 @@ def scale_and_translate(
     `scale` and `translation` have one entry for each of `spatial_dims` (translation in output
     samples); both may be traced and differentiated. What lies outside of the image is zero.
 
-    ValueError for shapes that do not fit, or for the methods "nearest" and "area".
+    ValueError for shapes that do not fit, or for the methods "nearest" and "area", TypeError for
+    a method that is none.
 
     >>> x = jnp.array([[1.], [3.]])
     >>> scale, move = jnp.array([2.]), jnp.array([0.])

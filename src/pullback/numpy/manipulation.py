@@ -250,7 +250,7 @@ def matrix_transpose(x: Any, /) -> Any:
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     """Two axes swapped.
 
-    ValueError for an axis out of range, IndexError for what is no integer.
+    ValueError for an axis out of range or a bool, IndexError for what else is no integer.
 
     `a`: an array; `axis1`, `axis2`: ints.
 
@@ -259,6 +259,9 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     """
     a = one_array("swapaxes", a)
     order = list(range(ndim_of(a)))
+    for axis in (axis1, axis2):
+        if isinstance(axis, bool | np.bool_):
+            raise ValueError(f"swapaxes: an axis must be an integer, got {axis!r}.")
     try:
         i, j = canonical_axis(axis1, len(order)), canonical_axis(axis2, len(order))
     except TypeError as error:

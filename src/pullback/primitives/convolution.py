@@ -69,6 +69,8 @@ def dilated(n: Any, dilation: int) -> Any:
 
 
 def _out_size(n: Any, k: Any, stride: int, pad: tuple[int, int]) -> Any:
+    if not stride:
+        raise ValueError("strides of a convolution must be positive, got 0.")
     total = n + pad[0] + pad[1] - k
     if type(total) is int:
         return max(0, total // stride + 1)
@@ -111,7 +113,7 @@ def conv_shape_tuple(
     """The shape of a convolution of canonical operands: (batch, features, spatial...) and (out
     features, in features, spatial...).
 
-    `pads`: pairs (low, high), or "SAME" or "VALID".
+    `pads`: pairs (low, high), or "SAME" or "VALID". ValueError for a stride of 0.
 
     >>> lax.conv_shape_tuple((1, 3, 8), (16, 3, 3), (1,), [(0, 0)])
     (1, 16, 6)

@@ -18,8 +18,16 @@ __all__ = ["Rotation", "Slerp"]
 _X, _Y, _Z, _W = 0, 1, 2, 3
 
 
+def _size(v: Any) -> Any:
+    """The length of vectors along the last axis, which stays; of complex ones its continuation,
+    the root of the sum of squares."""
+    if dtypes.is_complex(typeof(v).dtype):
+        return jnp.sqrt(jnp.sum(v * v, axis=-1, keepdims=True))
+    return jnp.linalg.norm(v, axis=-1, keepdims=True)
+
+
 def _normalise(q: Any) -> Any:
-    return q / jnp.linalg.norm(q, axis=-1, keepdims=True)
+    return q / _size(q)
 
 
 def _compose(p: Any, q: Any) -> Any:
@@ -32,7 +40,7 @@ def _compose(p: Any, q: Any) -> Any:
 
 def _float(x: Any) -> Any:
     x = jnp.asarray(x)
-    return x if dtypes.is_float(typeof(x).dtype) else x.astype(dtypes.default_float())
+    return x if dtypes.is_inexact(typeof(x).dtype) else x.astype(dtypes.default_float())
 
 
 class Rotation(NamedTuple):
@@ -95,8 +103,8 @@ class Rotation(NamedTuple):
         """From rotation vectors: the axis, as long as the angle."""
         v = _float(rotvec)
         v = jnp.deg2rad(v) if degrees else v
-        angle = jnp.linalg.norm(v, axis=-1, keepdims=True)
-        small = angle <= 1e-3
+        angle = _size(v)
+        small = abs(angle) <= 1e-3
         square = angle * angle
         near = 0.5 - square / 48 + square * square / 3840
         scale = jnp.where(small, near, jnp.sin(angle / 2) / jnp.where(small, 1, angle))
@@ -193,8 +201,7 @@ class Rotation(NamedTuple):
             # The first of w, x, y, z that is not 0 is made positive.
             order = jnp.stack([q[..., 3], q[..., 0], q[..., 1], q[..., 2]], axis=-1)
             first = jnp.argmax(order != 0, axis=-1)
-            sign = jnp.sign(jnp.take_along_axis(order, first[..., None], axis=-1))
-            q = q * jnp.where(sign == 0, 1, sign)
+            q = jnp.where(jnp.take_along_axis(order, first[..., None], axis=-1) < 0, -q, q)
         return jnp.roll(q, 1, axis=-1) if scalar_first else q
 
     def as_matrix(self) -> Any:
@@ -210,8 +217,7 @@ class Rotation(NamedTuple):
     def as_rotvec(self, degrees: bool = False) -> Any:
         """The rotation vectors: the axis, as long as the angle."""
         q = jnp.where(self.quat[..., 3:] < 0, -self.quat, self.quat)
-        size = jnp.linalg.norm(q[..., :3], axis=-1, keepdims=True)
-        angle = 2 * jnp.arctan2(size, q[..., 3:])
+        angle = 2 * jnp.arctan2(_size(q[..., :3]), q[..., 3:])
         small = angle <= 1e-3
         square = angle * angle
         near = 2 + square / 12 + 7 * square * square / 2880
@@ -268,9 +274,7 @@ class Rotation(NamedTuple):
 
     def magnitude(self) -> Any:
         """The angles of rotation, from 0 to pi."""
-        return 2 * jnp.arctan2(
-            jnp.linalg.norm(self.quat[..., :3], axis=-1), jnp.abs(self.quat[..., 3])
-        )
+        return 2 * jnp.arctan2(_size(self.quat[..., :3])[..., 0], jnp.abs(self.quat[..., 3]))
 
     def mean(self, weights: Any = None) -> Rotation:
         """The rotation nearest to all, on (weighted) average."""

@@ -36,7 +36,8 @@ def bcoo_fromdense(
     """The BCOO form of a dense array; `nse` (needed under jit): how many elements to store.
 
     `n_batch`, `n_dense`: how many leading axes are batches, how many trailing ones are stored
-    dense. Raises ConcretizationTypeError for traced `mat` without `nse`.
+    dense. Of bools integers are stored. Raises ConcretizationTypeError for traced `mat` without
+    `nse`.
 
     >>> from pullback.experimental import sparse
     >>> sparse.bcoo_fromdense(jnp.array([[0., 5.], [0., 0.]])).indices
@@ -79,7 +80,10 @@ def _fromdense(
         return jnp.stack(found, 1).astype(index_dtype)
 
     indices = batched(places, n_batch)(_mask(mat, n_batch, n_dense))
-    return _extract(mat, indices, n_batch), indices
+    data = _extract(mat, indices, n_batch)
+    if data.dtype == bool:
+        data = jnp.where(data, data, 0)  # integers: elements at one place add up
+    return data, indices
 
 
 bcoo_fromdense_p = composed(
