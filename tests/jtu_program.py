@@ -121,6 +121,9 @@ class ValuesTest(jtu.JaxTestCase):
         found = lax.reduce_window(x, np.float32(0), lax.add, *window)
         wanted = lax_reference.reduce_window(x, np.float32(0), np.add, *window, None)
         self.assertAllClose(found, wanted)
+        for empty, axes in ((x[:0], (0, 2)), (x[:0], (1,)), (x, (0,))):
+            found = lax_reference.reduce(empty, np.float32(0), np.add, axes)
+            self.assertAllClose(found, empty.sum(axes))
 
     @jtu.with_explicit_mesh((1, 1), ("x", "y"))
     def test_in_a_mesh(self, mesh):

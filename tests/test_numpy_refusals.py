@@ -225,3 +225,17 @@ def test_more_bytes_than_there_are(call: Any) -> None:
     for _ in range(3):
         with pytest.raises(pb.errors.JaxRuntimeError, match="RESOURCE_EXHAUSTED"):
             call()
+
+
+@pytest.mark.parametrize("size", [0, 3])
+@pytest.mark.parametrize("shape", [(0, -1), (-1, 0), (0, 2, -1)])
+def test_no_size_follows_beside_an_axis_of_size_0(size: int, shape: tuple[int, ...]) -> None:
+    """As in NumPy, whatever the number of elements."""
+    with pytest.raises(ValueError, match="cannot reshape"):
+        np.zeros(size).reshape(shape)
+    for reshape in (lambda x: x.reshape(shape), lambda x: pnp.reshape(x, shape)):
+        for f in (reshape, pb.jit(reshape)):
+            with pytest.raises(TypeError, match=r"cannot reshape .* say the size"):
+                f(pnp.zeros(size))
+    assert pnp.zeros((0, 4)).reshape(-1).shape == (0,)
+    assert pnp.zeros((0, 4)).reshape(3, -1).shape == (3, 0)

@@ -134,6 +134,8 @@ def test_duplicates_and_padding() -> None:
     s = m.sum_duplicates()
     assert s.nse == 2
     assert m.sum_duplicates(remove_zeros=True, nse=4).nse == 4
+    none = sparse.BCOO((data[:0], indices[:0]), shape=(2, 3)).sum_duplicates(remove_zeros=True)
+    assert none.nse == 0
     same(s, want)
     same(m.sort_indices(), want)
     same(m.reshape(3, 2), want.reshape(3, 2))

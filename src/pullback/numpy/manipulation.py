@@ -142,14 +142,19 @@ def _new_shape(old: tuple[Any, ...], new: Any) -> tuple[Any, ...]:
         raise TypeError(f"can only specify one unknown axis size with a `-1` value, got {sizes}")
     known = size_of([n for k, n in enumerate(sizes) if k != unknown[0]])
     total = size_of(old)
+    if type(known) is int and known == 0:
+        raise TypeError(
+            f"cannot reshape array of shape {old} into shape {sizes}: beside an axis of size 0 no "
+            "size follows for -1, any would do or none. Fix: say the size."
+        )
     if type(known) is int and type(total) is int:
-        if (known == 0 and total) or (known and total % known):
+        if total % known:
             raise TypeError(
                 f"cannot reshape array of shape {old} (size {total}) into shape {sizes} because "
                 "the product of specified axis sizes "
                 f"({known}) does not evenly divide {total}. Fix: the other sizes must divide it."
             )
-        rest = total // known if known else 0
+        rest = total // known
     else:
         rest, left = divmod(total, known)
         if type(left) is not int or left:

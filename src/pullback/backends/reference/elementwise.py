@@ -305,7 +305,7 @@ def _bitcast_tiny(x: Any, new_dtype: Any, old: int, new: int) -> Any:
         if x.dtype.itemsize == 1
         else np.asarray(x, order="C").reshape(*x.shape, 1).view(np.uint8)
     )
-    words = words.reshape(*x.shape, -1)
+    words = words.reshape(*x.shape, x.dtype.itemsize)
     bits = np.unpackbits(words, axis=-1, bitorder="little")[..., :old]
     shape = x.shape if old == new else (*x.shape, old // new) if old > new else x.shape[:-1]
     bits = bits.reshape(*shape, new)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,8 @@ def _extreme(larger: bool) -> Any:
 def _fold(x: Any, axes: Any, fn: Any, identity: Any) -> Any:
     kept = [k for k in range(x.ndim) if k not in axes]
     shape = tuple(x.shape[k] for k in kept)
-    flat = np.transpose(x, (*axes, *kept)).reshape(-1, *shape)
+    rows = math.prod(x.shape[k] for k in axes)  # -1 says nothing beside axes of size 0
+    flat = np.transpose(x, (*axes, *kept)).reshape(rows, *shape)
     out = np.full(shape, identity, x.dtype)
     for row in flat:
         out = fn(out, row)

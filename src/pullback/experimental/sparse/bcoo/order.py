@@ -87,7 +87,7 @@ def _groups(mat: BCOO, remove_zeros: bool) -> tuple[Any, Any]:
         """(each element's group, number of groups), padding in none."""
         inside = (i < limit).all(-1)
         if remove_zeros:
-            inside &= (d != 0).reshape(d.shape[0], -1).any(-1)
+            inside &= (d != 0).any(tuple(range(1, d.ndim)))
         if not i.shape[1]:
             new = jnp.arange(i.shape[0]) == 0
             return jnp.zeros(i.shape[0], jnp.int32), new.sum()

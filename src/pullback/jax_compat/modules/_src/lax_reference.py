@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -160,7 +161,7 @@ def _pairs_joined(x: np.ndarray) -> np.ndarray:
 
 
 def _halves(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    out = np.stack([x & 15, x >> 4], -1).reshape(*x.shape[:-1], -1)
+    out = np.stack([x & 15, x >> 4], -1).reshape(*x.shape[:-1], 2 * x.shape[-1])
     return out.astype(ml_dtypes.uint4).view(dtype)
 
 
@@ -411,10 +412,9 @@ def reduce(
     """Axes combined by a function of two values."""
     operand = np.asarray(operand)
     kept = [a for a in range(operand.ndim) if a not in dimensions]
-    rows = np.transpose(operand, [*kept, *dimensions])
-    rows = rows.reshape(*(operand.shape[a] for a in kept), -1) if rows.size else rows
-    if not rows.size:
-        return np.full([operand.shape[a] for a in kept], init_value, operand.dtype)
+    sizes = [operand.shape[a] for a in kept]
+    length = math.prod(operand.shape[a] for a in dimensions)
+    rows = np.transpose(operand, [*kept, *dimensions]).reshape(*sizes, length)
     return _one_by_one(computation, init_value, rows)
 
 
