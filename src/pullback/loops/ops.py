@@ -138,9 +138,9 @@ _def("sin cos tan", 1, "same", FLOATS, cost=25)
 _def("asin acos atan sinh cosh tanh asinh acosh atanh", 1, "same", FLOATS, cost=20)
 _def("atan2 nextafter copysign", 2, "same", FLOATS, cost=20)
 _def("erf erfc erf_inv", 1, "same", FLOATS, cost=20)
-# As XLA computes them in float64 (backends/llvm/maths_xla.py).
+# As XLA computes them (backends/llvm/maths_xla.py).
 _def("near_log1p", 1, "same", ("f64",), cost=25)
-_def("xla_rsqrt", 1, "same", ("f64",), cost=8)
+_def("xla_rsqrt", 1, "same", ("f32", "f64"), cost=8)
 _def("xla_exp xla_log xla_log1p", 1, "same", ("f64",), cost=40)
 _def("xla_erf xla_erf_inv", 1, "same", ("f64",), cost=60)
 _def("lgamma digamma bessel_i0e bessel_i1e", 1, "same", FLOATS, cost=40)

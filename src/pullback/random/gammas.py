@@ -52,7 +52,7 @@ from ..primitives.layout import (
     reduce_sum,
     reshape,
 )
-from ..primitives.maths import rsqrt, sqrt
+from ..primitives.maths import sqrt
 from ..primitives.reductions import reduce_max
 from .base import (
     as_dtype,
@@ -69,7 +69,7 @@ from .base import (
     static_jit,
 )
 from .continuous import _exact_exponential, _normal
-from .elementary import divided, exp, log as exact_log, rsqrt as exact_rsqrt
+from .elementary import divided, exp, log as exact_log, rsqrt
 from .uniform import _rademacher, _uniform
 
 
@@ -118,9 +118,9 @@ def _over_root(x: Any, d: Any) -> Any:
     dtype = typeof(d).dtype
     if dtype == dtypes.bfloat16:
         return div(x, sqrt(d))
-    if dtype == np.float64:
-        return mul(x, exact_rsqrt(d))
-    return mul(x, convert_weak(rsqrt(convert_weak(d, np.dtype(np.float64))), dtype))
+    if dtype == np.float16:
+        return mul(x, convert_weak(rsqrt(convert_weak(d, np.dtype(np.float32))), dtype))
+    return mul(x, rsqrt(d))
 
 
 def _gamma_one(key: Any, a: Any, log_space: bool) -> Any:

@@ -519,21 +519,52 @@ class Builder:
             return Val(self, x.t, 1, regs)
         return self._avx512_pair("scalef", x, n)
 
-    def rsqrt14(self, x: Val) -> Val | None:
-        """1 / sqrt(x) of doubles to 14 bits; None where the machine has it not."""
-        if not self.target.masks or x.n * 64 not in (64, 128, 256, 512):
+    def rsqrt_estimate(self, x: Val) -> Val | None:
+        """1 / sqrt(x) as the machine's quick instruction has it: floats to 12 bits, which are the
+        maker's choice, doubles to 14. None where it has none."""
+        few, wide = (4, 8) if x.t == "float" else (2, 8)
+        if x.n == 1:
+            found = self.rsqrt_estimate(self._first_of(x, few))
+            if found is None:
+                return None
+            return Val(self, x.t, 1, tuple(self.extract(r, x.t, few, 0) for r in found.regs))
+        if x.n > wide:  # the same 12 bits as of fewer lanes
+            n = x.n // 2
+            halves = [self.rsqrt_estimate(self._half(x, k)) for k in (0, 1)]
+            return None if halves[0] is None else self._joined(x.t, n, *halves)
+        vector = self.ty(x.t, x.n)
+        if x.t == "float":
+            if "x86_64" not in self.target.triple or x.n not in (4, 8):
+                return None
+            name = {4: "llvm.x86.sse.rsqrt.ps", 8: "llvm.x86.avx.rsqrt.ps.256"}[x.n]
+            self.declarations[name] = f"declare {vector} @{name}({vector})"
+            return self.pure(f"call {{R}} @{name}({{T}} {{0}})", (x,), x.t)
+        if not self.target.masks:
             return None
-        lanes = x.n if x.n > 1 else 2
-        vector = self.ty("double", lanes)
-        full = f"llvm.x86.avx512.rsqrt14.pd.{lanes * 64}"
-        self.declarations[full] = f"declare {vector} @{full}({vector}, {vector}, i8)"
-        wide = x if x.n > 1 else self.splat(x, lanes)
-        form = f"call {{R}} @{full}({{T}} {{0}}, {{T}} zeroinitializer, i8 -1)"
-        found = self.pure(form, (wide,), "double")
-        if x.n > 1:
-            return found
-        regs = tuple(self.extract(r, "double", lanes, 0) for r in found.regs)
-        return Val(self, "double", 1, regs)
+        name = f"llvm.x86.avx512.rsqrt14.pd.{x.n * 64}"
+        self.declarations[name] = f"declare {vector} @{name}({vector}, {vector}, i8)"
+        form = f"call {{R}} @{name}({{T}} {{0}}, {{T}} zeroinitializer, i8 -1)"
+        return self.pure(form, (x,), x.t)
+
+    def _half(self, x: Val, k: int) -> Val:
+        """The first or the second half of the lanes."""
+        n = x.n // 2
+        lanes = ", ".join(f"i32 {k * n + i}" for i in range(n))
+        form = f"<{x.n} x {x.t}> poison, <{n} x i32> <{lanes}>"
+        regs = (
+            self._place(f"shufflevector <{x.n} x {x.t}> {r}, {form}", (r,), False) for r in x.regs
+        )
+        return Val(self, x.t, n, tuple(regs))
+
+    def _joined(self, t: str, n: int, low: Val, high: Val) -> Val:
+        """Vectors of n lanes, pair by pair one after the other."""
+        lanes = ", ".join(f"i32 {i}" for i in range(2 * n))
+        one, order = f"<{n} x {t}>", f"<{2 * n} x i32> <{lanes}>"
+        regs = (
+            self._place(f"shufflevector {one} {a}, {one} {b}, {order}", (a, b), False)
+            for a, b in zip(low.regs, high.regs, strict=True)
+        )
+        return Val(self, t, 2 * n, tuple(regs))
 
     def ranged(self, x: Val, y: Val, largest: bool) -> Val | None:
         """The larger (or smaller) of x and y, zeros by their sign; of a number and a NaN the

@@ -187,12 +187,13 @@ def erf_inv(b: Builder, x: Val) -> Val:
 
 
 def rsqrt(b: Builder, x: Val) -> Val:
-    """Two of Newton's steps from the machine's 14 bits, where it has them."""
-    first = b.rsqrt14(x)
+    """Newton's steps from the machine's estimate, where it has one: two of 14 bits of a double, one
+    of 12 bits of a float."""
+    first = b.rsqrt_estimate(x)
     if first is None:
         return 1.0 / b.sqrt(x)
     y = first
-    for _ in range(2):
+    for _ in range(1 if x.t == "float" else 2):
         y = b.fma(y * -0.5, b.fma(x * y, y, -1.0), y)
     return b.select((x >= SHAPES[x.t].least) & (x < INF), y, first)
 

@@ -171,8 +171,9 @@ def op_rule(
             f = cm.FUNCTIONS[op]
             return zipped(g, ins, shape, dtype, lambda b, *xs: f(b, *xs), cost * 4)
         out, name = dtype, op
-        if dtype == "f64" and type(params.get("accuracy")) is Formula:
-            name = f"{params['accuracy'].name.lower()}_{op}"
+        if type(params.get("accuracy")) is Formula:
+            asked = f"{params['accuracy'].name.lower()}_{op}"
+            name = asked if dtype in OPS[asked].dtypes else op
         return zipped(g, ins, shape, dtype, lambda b, *xs: b.let(name, xs, out, a), cost)
 
     return lower
