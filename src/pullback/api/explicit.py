@@ -14,7 +14,7 @@ from typing import Any
 from .. import tree
 from ..core.avals import typeof
 from ..core.build import is_staged
-from ..core.explicit import names_in
+from ..core.explicit import names_in, parts_of
 from ..core.trace import Tracer
 from ..primitives.sharding import reshard_p
 from ..runtime.dispatch import to_array
@@ -24,6 +24,7 @@ from ..runtime.meshes import (
     Mesh,
     get_abstract_mesh,
     get_mesh,
+    mesh_here,
     mesh_in_force,
     use_abstract_mesh,
 )
@@ -69,11 +70,6 @@ def _resharded(x: Any, wanted: Any) -> Any:
         raise ValueError(
             f"reshard: out_shardings {sharding.spec} has {len(sharding.spec)} entries, the array "
             f"{aval.ndim} axes. Fix: an entry for each axis at most."
-        )
-    if PartitionSpec.UNCONSTRAINED in sharding.spec and not sharding.mesh.auto_axes:
-        raise ValueError(
-            f"{sharding.spec} cannot contain `P.UNCONSTRAINED` when no mesh axis_types are `Auto`. "
-            f"Got mesh axis_types: {sharding.mesh.axis_types}. Fix: None, or the name of an axis."
         )
     parts = (*sharding.spec, *([None] * (aval.ndim - len(sharding.spec))))
     target = sharding.update(spec=sharding.spec.update(partitions=parts))
@@ -123,12 +119,13 @@ def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -
     @functools.wraps(f)
     def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
         wanted = _given("out_sharding", named if out_sharding is None else out_sharding)
-        before = get_abstract_mesh()
-        if before.empty:
-            return f(*args, **kwargs)
-        with _axes_of_type(before, axes, AxisType.Auto):
-            outs = f(*_moved(args), **_moved(kwargs))
-        return reshard(outs, wanted)
+        with _mesh_of(wanted):
+            before = get_abstract_mesh()
+            if _are_of_type(before, axes, AxisType.Auto):
+                return f(*args, **kwargs)
+            with _axes_of_type(before, axes, AxisType.Auto):
+                outs = f(*_moved(args), **_moved(kwargs))
+            return reshard(outs, wanted)
 
     return call
 
@@ -151,13 +148,14 @@ def explicit_axes(f: Any = None, /, *, axes: Any = None, in_sharding: Any = None
     @functools.wraps(f)
     def call(*args: Any, in_sharding: Any = None, **kwargs: Any) -> Any:
         wanted = _given("in_sharding", named if in_sharding is None else in_sharding)
-        before = get_abstract_mesh()
-        if before.empty:
-            return f(*args, **kwargs)
-        with _axes_of_type(before, axes, AxisType.Explicit):
-            # One sharding stands for all arguments; a tuple has one for each.
-            outs = f(*reshard(args, wanted), **kwargs)
-        return _moved(outs)
+        with _mesh_of(wanted):
+            before = get_abstract_mesh()
+            if before.empty:
+                return f(*args, **kwargs)
+            with _axes_of_type(before, axes, AxisType.Explicit):
+                # One sharding stands for all arguments; a tuple has one for each.
+                outs = f(*reshard(args, wanted), **kwargs)
+            return _moved(outs)
 
     return call
 
@@ -168,15 +166,40 @@ def _given(name: str, value: Any) -> Any:
     return value
 
 
-def _axes_of_type(mesh: AbstractMesh, axes: Any, kind: AxisType) -> Any:
-    """A context in which axes of the mesh in force have another type."""
+def _mesh_of(wanted: Any) -> Any:
+    """A context with the mesh of the shardings that are asked for, unless one is in force."""
+    if get_abstract_mesh().empty:
+        for sharding in tree.leaves(wanted):
+            mesh = getattr(sharding, "mesh", None)
+            if isinstance(mesh, Mesh) and not mesh.empty:
+                return mesh_in_force(mesh)
+    return contextlib.nullcontext()
+
+
+def _chosen(mesh: AbstractMesh, axes: Any) -> tuple[Any, ...]:
     if axes is None:
-        chosen = mesh.axis_names
-    else:
-        chosen = (axes,) if isinstance(axes, str) else tuple(axes)
+        return mesh.axis_names
+    return (axes,) if isinstance(axes, str) else tuple(axes)
+
+
+def _are_of_type(mesh: AbstractMesh, axes: Any, kind: AxisType) -> bool:
+    """Have these axes the type already?"""
+    types = mesh._name_to_type
+    return all(types.get(name) is kind for name in _chosen(mesh, axes))
+
+
+def _axes_of_type(mesh: AbstractMesh, axes: Any, kind: AxisType) -> Any:
+    """A context in which axes of the mesh in force have another type. NotImplementedError if they
+    are manual ones."""
+    chosen = _chosen(mesh, axes)
+    if set(chosen).intersection(mesh.manual_axes):
+        raise NotImplementedError(
+            "Going from `Manual` AxisType to `Auto` or `Explicit` AxisType is not allowed. Fix: "
+            f"name axes that the shard_map around leaves alone, none of {mesh.manual_axes}."
+        )
     changed = mesh.update_axis_types(dict.fromkeys(chosen, kind))
     stack, concrete = contextlib.ExitStack(), get_mesh()
-    if concrete.shape_tuple == changed.shape_tuple:
+    if mesh == concrete.abstract_mesh:
         stack.enter_context(_set(concrete, changed.axis_types))
     else:
         stack.enter_context(use_abstract_mesh(changed))
@@ -191,7 +214,7 @@ def _set(mesh: Mesh, axis_types: Any) -> Any:
 
 def _moved(xs: Any) -> Any:
     """Arrays that lie on a mesh with the types that the axes have now."""
-    mesh = get_mesh()
+    mesh = mesh_here()
     move: Callable[[Any], Any] = functools.partial(_moved_one, mesh)
     return xs if mesh.empty else tree.map(move, xs)
 
@@ -199,12 +222,12 @@ def _moved(xs: Any) -> Any:
 def _retyped(x: Tracer) -> Any:
     """A traced array whose type says what it lies over of the axes that are explicit now."""
     lies, mesh = x.aval._sharding, get_abstract_mesh()
-    if lies is None or lies.mesh == mesh or lies.mesh.shape_tuple != mesh.shape_tuple:
+    if lies is not None and (lies.mesh == mesh or lies.mesh.shape_tuple != mesh.shape_tuple):
         return x
     named = set(mesh.explicit_axes)
-    parts = [tuple(n for n in names_in(p) if n in named) for p in lies.spec]
+    parts = [tuple(n for n in names_in(p) if n in named) for p in parts_of(x.aval)]
     return reshard_p.bind(
-        x, dst_sharding=NamedSharding(mesh, PartitionSpec(*parts)), concrete_mesh=get_mesh()
+        x, dst_sharding=NamedSharding(mesh, PartitionSpec(*parts)), concrete_mesh=mesh_here()
     )
 
 

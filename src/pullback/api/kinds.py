@@ -13,6 +13,7 @@ import inspect
 from types import FunctionType
 from typing import Any
 
+from ..control.custom_jvp import custom_jvp
 from ..runtime import stub
 
 __all__ = ["is_jitted", "make_public"]
@@ -71,7 +72,10 @@ def _function_of(native: Any) -> Any:
 
 
 def _class_of(native: Any) -> type:
-    return FunctionType if native.__dict__.get(_PLAIN) else stub.JitFunction
+    if native.__dict__.get(_PLAIN):
+        return FunctionType
+    rule = native.__dict__.get("__wrapped__")  # of jax.nn.relu: a function with a derivative rule
+    return custom_jvp if type(rule) is custom_jvp else stub.JitFunction
 
 
 def _signature_of(native: Any) -> inspect.Signature:

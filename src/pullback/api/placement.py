@@ -25,7 +25,7 @@ from ..runtime.commitment import check_stays, name_shardings
 from ..runtime.devices import Device, default_backend
 from ..runtime.dispatch import to_array
 from ..runtime.layouts import Format, Layout
-from ..runtime.meshes import AxisType, get_abstract_mesh, get_mesh, named_mesh
+from ..runtime.meshes import AxisType, get_abstract_mesh, get_mesh, mesh_here, named_mesh
 from ..runtime.partition_spec import PartitionSpec, axes_of
 from ..runtime.placement import from_shards, place, sharding_of
 from ..runtime.shardings import NamedSharding, Sharding, SingleDeviceSharding, Space, has_devices
@@ -492,7 +492,8 @@ def _constrained(leaf: Any, target: Sharding | None) -> Any:
     if target is None:
         return leaf
     if not isinstance(leaf, Tracer) and not is_staged():
-        if not has_devices(target):
+        free = not getattr(leaf, "committed", False) and not mesh_here().empty
+        if not has_devices(target) and not free:
             _check_on_mesh(leaf, target)
         check_stays(leaf, target, "x of with_sharding_constraint")
         return place(to_array(leaf, True), target)
@@ -613,7 +614,7 @@ def resharded(x: Any, target: NamedSharding) -> Any:
     """An array that becomes part of a program, laid out anew over axes of explicit type."""
     _layouts_are_named()
     lies = target.update(mesh=target.mesh.abstract_mesh, memory_kind=None)
-    return reshard_p.bind(x, dst_sharding=lies, concrete_mesh=get_mesh())
+    return reshard_p.bind(x, dst_sharding=lies, concrete_mesh=mesh_here())
 
 
 def laid_anew(x: Any, target: NamedSharding) -> Any:
@@ -693,7 +694,7 @@ def asked_sharding(name: str, out_sharding: Any) -> NamedSharding:
     """The sharding over axes of explicit type that `out_sharding` means."""
     sharding = out_sharding
     if isinstance(sharding, PartitionSpec):
-        mesh = get_mesh()
+        mesh = mesh_here()
         if mesh.empty:
             raise ValueError(
                 "Using PartitionSpec when you are not under a mesh context is not allowed. Please "
@@ -705,6 +706,13 @@ def asked_sharding(name: str, out_sharding: Any) -> NamedSharding:
         raise TypeError(
             f"`out_sharding` argument of {name} only supports instances of `NamedSharding` or "
             f"`PartitionSpec`. Got {out_sharding} of type: {type(out_sharding)}"
+        )
+    context = get_abstract_mesh()
+    if name != "reshard" and not context.empty and sharding.mesh.abstract_mesh != context:
+        raise ValueError(
+            f"Context mesh {context} should match the mesh of sharding "
+            f"{sharding.mesh.abstract_mesh} passed to {name}. Fix: a PartitionSpec, "
+            "which means the context mesh."
         )
     kinds = dict(zip(sharding.mesh.axis_names, sharding.mesh.axis_types, strict=True))
     for part in sharding.spec:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -143,14 +144,28 @@ no_manual_axes = ManualAxisType()
 said = [False]
 
 
-def _says_something(sharding: Any) -> bool:
-    """Does a type with this sharding lie over any axis of a mesh?"""
+def _for_shape(sharding: Any, shape: tuple[Any, ...]) -> Any:
+    """What the type of an array of this shape says for a sharding: an entry for each axis; None,
+    so that equal types are equal, if it lies over no axis of a mesh. ValueError if a size cannot
+    be divided."""
     spec = getattr(sharding, "spec", None)
-    if spec is None:
-        return False
-    found = any(p is not None for p in spec) or bool(spec.unreduced or spec.reduced)
-    said[0] = found or said[0]
-    return found
+    if spec is None or not (any(p is not None for p in spec) or spec.unreduced or spec.reduced):
+        return None
+    said[0] = True
+    if len(spec) < len(shape):
+        parts = (*spec, *(None,) * (len(shape) - len(spec)))
+        sharding = sharding.update(spec=spec.update(partitions=parts))
+    sizes = sharding.mesh.shape
+    for k, (n, part) in enumerate(zip(shape, spec)):
+        names = part if type(part) is tuple else (part,)
+        times = math.prod(sizes.get(name, 1) for name in names)
+        if type(n) is int and n % times:
+            raise ValueError(
+                f"Sharding spec {names} implies that array axis {k} is partitioned {times} times, "
+                f"but does not evenly divide the dimension size {n}. Got shape: {shape} and "
+                f"sharding {sharding}"
+            )
+    return sharding
 
 
 class Space(enum.Enum):
@@ -222,9 +237,7 @@ class ShapedArray(UnshapedArray):
             dtype if isinstance(dtype, (np.dtype, dtypes.ExtendedDType)) else dtypes.dtype(dtype)
         )
         self.weak_type = weak_type
-        self._sharding = sharding
-        if sharding is not None and not _says_something(sharding):
-            self._sharding = None  # equal avals are equal, however their sharding was given
+        self._sharding = None if sharding is None else _for_shape(sharding, self.shape)
         self.manual_axis_type = manual_axis_type
         self._memory_space = None if memory_space is Space.Device else memory_space
         if self._memory_space is not None:
@@ -295,7 +308,7 @@ class ShapedArray(UnshapedArray):
         }
         fields.update(changes)
         if self._sharding is not None and "sharding" not in changes:
-            if len(fields["shape"]) != len(self.shape):
+            if fields["shape"] != self.shape:
                 fields["sharding"] = None  # what it said was of other axes
         return type(self)(
             fields.pop("shape"), fields.pop("dtype"), fields.pop("weak_type"), **fields

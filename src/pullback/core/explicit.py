@@ -24,6 +24,8 @@ rules: list[Callable[[], Any]] = []
 # Filled by primitives/manual: makes the operands of an operation vary alike.
 # Filled by the collectives: `(x, axes)` gives what varies over these axes besides.
 match_varying: list[Callable[[Any, Any], Any]] = []
+# Filled by primitives/sharding: `(x, sharding)` gives the array laid out anew.
+lay_anew: list[Callable[[Any, Any], Any]] = []
 match_operands: list[Callable[[Any, Sequence[Any]], Sequence[Any]]] = []
 
 

@@ -539,7 +539,7 @@ def _lying(value: Any, out_sharding: Any) -> Any:
 
 
 def type_of_layout(lies: Any) -> Any:
-    return ShapedArray((1,) * len(lies.spec), np.float32, sharding=lies)._sharding
+    return ShapedArray((0,) * len(lies.spec), np.float32, sharding=lies)._sharding
 
 
 def einsum_path(

@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import dtypes
 from ..core.avals import typeof
+from ..core.explicit import parts_of, said
 from ..core.primitive import No, Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from .common import nary_aval, zero_of
@@ -19,6 +20,7 @@ from .layout import (
     broadcast_in_dim,
     broadcast_in_dim_p,
     broadcast_to,
+    laid_as,
     layout_of,
     move_batch_front,
     reduce_sum,
@@ -64,12 +66,28 @@ def align_batch(x: Any, dim: int | None, rank: int) -> Any:
     return x
 
 
-def full_batch(x: Any, dim: int | None, size: Any) -> Any:
-    """An operand with its batch axis in front, made if it has none."""
+def full_batch(x: Any, dim: int | None, size: Any, lies: Any = None) -> Any:
+    """An operand with its batch axis in front, made if it has none: it lies as `lies` says."""
     if dim is not None:
         return move_batch_front(x, dim)
     aval = typeof(x)
-    return broadcast_in_dim(x, (size, *aval.shape), tuple(range(1, 1 + aval.ndim)))
+    shape, axes = (size, *aval.shape), tuple(range(1, 1 + aval.ndim))
+    if lies is None:
+        return broadcast_in_dim(x, shape, axes)
+    spec = type(lies.spec)(*lies.spec, *parts_of(aval))
+    return broadcast_in_dim_p.bind(
+        x, shape=shape, broadcast_dimensions=axes, sharding=lies.update(spec=spec)
+    )
+
+
+def batch_lies(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    """How the batch axis of operands lies over a mesh, as a sharding of that axis; None if no type
+    says anything."""
+    for x, d in zip(args, dims) if said[0] else ():
+        aval = typeof(x)
+        if d is not None and aval._sharding is not None and parts_of(aval)[d] is not None:
+            return aval._sharding.update(spec=type(aval._sharding.spec)(parts_of(aval)[d]))
+    return None
 
 
 def batch_size(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
@@ -152,7 +170,7 @@ def unbroadcast(aval: Any, x: Any) -> Any:
         return Zero(aval)
     shape = typeof(x).shape
     if aval.shape == shape:
-        return x
+        return laid_as(aval, x)
     if not aval.shape:
         return reduce_sum(x, tuple(range(len(shape))))
     summed = tuple(k for k, (n, m) in enumerate(zip(aval.shape, shape)) if n is not m and n != m)

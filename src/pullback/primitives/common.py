@@ -364,8 +364,8 @@ def is_symbolic(n: Any) -> bool:
 
 
 def check_nonnegative(name: str, what: str, sizes: Sequence[Any]) -> None:
-    """Raises TypeError if a concrete size is negative."""
-    if any(type(n) is int and n < 0 for n in sizes):
+    """Raises TypeError if a size is negative, InconclusiveDimensionOperation if one may be."""
+    if any(not n >= 0 for n in sizes):  # asked so, as JAX asks: that is what its message says
         raise TypeError(
             f"{name} {what} must have every element be nonnegative, got {tuple(sizes)}."
         )

@@ -17,6 +17,7 @@ from .builders import (
     add_any_p as add_any_p,
     add_jaxvals as add_jaxvals,
     add_tangents as add_tangents,
+    batch_lies,
     batch_size,
     binary,
     broadcast_to_shape,
@@ -421,11 +422,11 @@ def _select_n_batch(args: Any, dims: Any) -> Any:
             (w_dim is None and not w.ndim) or (w_dim == first and w.shape in shapes)
         ):
             return select_n_p.bind(which, *cases), first
-    size = batch_size(args, dims)
+    size, lies = batch_size(args, dims), batch_lies(args, dims)
+    cases = [full_batch(c, d, size, lies) for c, d in zip(cases, c_dims)]
     if w_dim is None and not w.ndim:
-        return select_n_p.bind(which, *(full_batch(c, d, size) for c, d in zip(cases, c_dims))), 0
-    which = full_batch(which, w_dim, size)
-    cases = [full_batch(c, d, size) for c, d in zip(cases, c_dims)]
+        return select_n_p.bind(which, *cases), 0
+    which = full_batch(which, w_dim, size, lies)
     shape = typeof(cases[0]).shape
     if typeof(which).ndim != len(shape):
         which = broadcast_in_dim(which, shape, (0,))

@@ -105,11 +105,10 @@ def _lying(
     rule: Rule = _RULES.get(name, _elementwise_or_whole)
     _check_sums(name, avals, params, asked)
     if asked is not None and name in _ASKED:
-        _check_asked(name, avals, params)
+        *before, last = outs  # a generator's next state comes before its bits
         spec = asked.spec
-        rest = (None,) * (len(outs[0].shape) - len(spec))
-        _check_divides(outs[0], (*spec, *rest), asked)
-        return [typed(outs[0], asked, (*spec, *rest), spec.unreduced, spec.reduced)]
+        rest = (None,) * (len(last.shape) - len(spec))
+        return [*before, typed(last, asked, (*spec, *rest), spec.unreduced, spec.reduced)]
     found = rule(avals, {**params, "name": name}, outs)
     parts = found if several else [found]
     result = []
@@ -118,7 +117,6 @@ def _lying(
             result.append(aval)
             continue
         check_legal(name, avals, aval, p)
-        _check_divides(aval, p, like)
         result.append(_unreduced(name, avals, typed(aval, like, p)))
     return result
 
@@ -147,13 +145,21 @@ def _check_sums(name: str, avals: Sequence[Any], params: Any, asked: Any) -> Non
     to come."""
     to_come = list(map(_to_come, avals))
     if name == "dot_general" and asked is not None and asked.spec.unreduced:
-        (lc, _), _ = params["dimension_numbers"]
-        over = tuple(parts_of(avals[0])[k] for k in lc)
+        (lc, rc), _ = params["dimension_numbers"]
+        over, right = (tuple(parts_of(a)[k] for k in c) for a, c in zip(avals, (lc, rc)))
+        if over != right:
+            raise ShardingTypeError(
+                "lhs and rhs contracting dims should be sharded identically when out_sharding "
+                "provided to dot_general mentions unreduced_axes. Got lhs_contracting_spec="
+                f"{over} and rhs_contracting_spec={right}"
+            )
         if {n for p in over for n in names_in(p)} != asked.spec.unreduced:
             raise ShardingTypeError(
                 "out_sharding's unreduced axes should be equal to the contracting specs. Got "
                 f"unreduced axes={asked.spec.unreduced} and contracting spec={over}"
             )
+    if name in _SUMS and len(set(to_come)) > 1:
+        _refuse_sum(name, to_come)
     if not any(to_come) or name in _LINEAR or name in _ANYHOW:
         return
     if name not in _BILINEAR:
@@ -177,6 +183,22 @@ def _check_sums(name: str, avals: Sequence[Any], params: Any, asked: Any) -> Non
         )
 
 
+def _refuse_sum(name: str, to_come: Sequence[Any]) -> None:
+    left, right = to_come
+    if left and right:
+        raise ShardingTypeError(
+            f"lhs and rhs to `{name}` must be unreduced along the same mesh axes. Got lhs={left}, "
+            f"rhs={right}"
+        )
+    here, there = ("lhs", "rhs") if left else ("rhs", "lhs")
+    raise ShardingTypeError(
+        f"{here} is unreduced while {there} is not. `{name}` operation does not allow this because "
+        f"there will be implicit communication. Please reduce {here} via `reshard` before calling "
+        f"`{name}`."
+    )
+
+
+_SUMS = frozenset(("add", "sub", "add_any"))
 _BILINEAR = frozenset(("mul", "div", "dot_general"))
 # What moves arrays or names them, and what others say of.
 _ANYHOW = frozenset("reshard device_put sharding_constraint inspect_sharding name".split())
@@ -196,29 +218,11 @@ _AS_GIVEN = frozenset(
 )
 
 
-def _check_divides(aval: Any, parts: Parts, like: Any) -> None:
-    sizes = like.mesh.shape
-    for k, (n, part) in enumerate(zip(aval.shape, parts, strict=True)):
-        times = _times(sizes, part)
-        if type(n) is int and n % times:
-            raise ValueError(
-                f"Sharding spec {names_in(part)} implies that array axis {k} is partitioned "
-                f"{times} times, but does not evenly divide the dimension size {n}. Got shape: "
-                f"{tuple(aval.shape)} and sharding {like.update(spec=type(like.spec)(*parts))}"
-            )
-
-
 def _times(sizes: Any, part: Any) -> int:
     out = 1
     for name in names_in(part):
         out *= sizes[name]
     return out
-
-
-def _check_asked(name: str, avals: Any, params: Any) -> None:
-    """What is an error although a layout is asked for."""
-    if name == "dot_general":
-        _check_dot_general(avals, params["dimension_numbers"])
 
 
 # --- operands of one shape ---
@@ -522,10 +526,13 @@ def _gather(avals: Any, params: Any, outs: Any) -> Any:
 
 
 def _scatter(avals: Any, params: Any, outs: Any) -> Any:
-    x, indices = avals[:2]
+    x, indices, updates = avals
     numbers, parts = params["dimension_numbers"], parts_of(x)
     together = set(numbers.operand_batching_dims)
-    moved = set(numbers.scatter_dims_to_operand_dims) - together
+    windows = [k for k in range(x.ndim) if k not in {*numbers.inserted_window_dims, *together}]
+    sizes = [updates.shape[d] for d in sorted(numbers.update_window_dims)]
+    full = {k for k, n in zip(windows, sizes, strict=True) if n == x.shape[k]}
+    moved = set(numbers.scatter_dims_to_operand_dims) - together - full
     used = [p for k, p in enumerate(parts_of(indices)) if p is not None]
     batching = set(numbers.scatter_indices_batching_dims)
     loose = [p for k, p in enumerate(parts_of(indices)) if p is not None and k not in batching]

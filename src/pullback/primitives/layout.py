@@ -15,7 +15,7 @@ from .. import config, dtypes
 from ..core import symbolic
 from ..core.avals import ShapedArray, Space, typeof
 from ..core.build import staged
-from ..core.explicit import match_varying, parts_of, said, said_by
+from ..core.explicit import lay_anew, match_varying, parts_of, said, said_by
 from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
 from ..core.trace import checked_axes
@@ -66,6 +66,13 @@ def layout_of(aval: Any, *like: Any) -> Any:
         return None
     found = said_by([aval, *map(typeof, like)])
     return None if found is None else found.update(spec=type(found.spec)(*parts_of(aval)))
+
+
+def laid_as(aval: Any, x: Any) -> Any:
+    """`x`, of the shape of a type: laid out anew if it lies over other mesh axes than that says."""
+    if not said[0] or parts_of(aval) == parts_of(typeof(x)):
+        return x
+    return lay_anew[0](x, layout_of(aval, x))
 
 
 def with_axis(sharding: Any, x: Any, dim: int) -> Any:

@@ -17,6 +17,7 @@ from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
 from .builders import align_batch, jvp_of, nary_batch
 from .common import (
+    asked_layout,
     broadcast_dims,
     canonical_shape,
     complex_dtype,
@@ -572,12 +573,15 @@ def rng_bit_generator(
     (dtype('uint32'), (2,))
     """
     dt = requested_dtype(dtype, "rng_bit_generator")
+    shape = canonical_shape(shape)
+    if out_sharding is not None:
+        out_sharding = asked_layout("rng_bit_generator", out_sharding, shape)
     if dt not in tuple(np.dtype(f"uint{n}") for n in (8, 16, 32, 64)):
         raise TypeError(f"rng_bit_generator: unsupported dtype {dt}")
     return tuple(
         rng_bit_generator_p.bind(
             key,
-            shape=canonical_shape(shape),
+            shape=shape,
             dtype=dt,
             algorithm=RandomAlgorithm(int(algorithm)),
             out_sharding=out_sharding,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core import effects as fx
 from ..core.avals import ShapedArray
-from ..core.explicit import match_operands, names_in, parts_of, rules
+from ..core.explicit import lay_anew, match_operands, names_in, parts_of, rules
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from ..lazy_imports import lazy_module
@@ -26,6 +26,7 @@ __all__ = [
 _explicit: Any = lazy_module("pullback.primitives.explicit")
 _manual: Any = lazy_module("pullback.primitives.manual")
 rules.append(lambda: _explicit.apply)
+lay_anew.append(lambda x, lies: reshard_p.bind(x, dst_sharding=lies, concrete_mesh=None))
 match_operands.append(lambda primitive, operands: _manual.alike(primitive, operands))
 
 

@@ -22,7 +22,7 @@ from ..core.explicit import names_in
 from ..core.jaxpr import Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from ..primitives.sharding import inspect_effect
 from .devices import default_device_or_first
-from .meshes import Mesh, get_abstract_mesh, get_mesh
+from .meshes import Mesh, get_abstract_mesh, mesh_here
 from .partition_spec import PartitionSpec
 from .shardings import (
     NamedSharding,
@@ -190,7 +190,7 @@ def lie(
 ) -> list[Sharding] | None:
     """`results_lie` for arguments that are committed to the shardings `given`. ValueError if they
     are on different devices."""
-    mesh = get_mesh()
+    mesh = mesh_here()
     if given is None and mesh.empty and not _named[0]:
         return _by_default(program)
     asked = [s for s in (*ins, *outs) if isinstance(s, Sharding)]
@@ -422,6 +422,8 @@ def _as_typed(sharding: NamedSharding, aval: Any, typed: bool) -> NamedSharding:
     want, have = getattr(aval, "_sharding", None), type_sharding(sharding, ndim)
     if want == have or (want is None and not typed):
         return sharding
+    if want is not None and want.mesh.shape_tuple != sharding.mesh.shape_tuple:
+        return _on_axes_of(want, sharding)
     named = set(sharding.mesh.explicit_axes)
     said = [None] * ndim if want is None else want.spec
     parts = [  # what the compiler places stays
@@ -430,6 +432,15 @@ def _as_typed(sharding: NamedSharding, aval: Any, typed: bool) -> NamedSharding:
     ]
     sums = {} if want is None else {"unreduced": want.spec.unreduced, "reduced": want.spec.reduced}
     return sharding.update(spec=PartitionSpec(*parts, **sums))
+
+
+def _on_axes_of(want: NamedSharding, sharding: NamedSharding) -> NamedSharding:
+    """What a type says, whose mesh has other axes than that of a sharding, on its devices."""
+    abstract, mesh = want.mesh, sharding.mesh
+    if not isinstance(mesh, Mesh) or mesh.size != abstract.size:
+        return want
+    devices = mesh.devices.reshape(abstract.axis_sizes)
+    return want.update(mesh=Mesh(devices, abstract.axis_names, abstract.axis_types))
 
 
 def like(model: Any, aval: Any) -> Sharding | None:

@@ -398,6 +398,18 @@ def get_mesh() -> Mesh:
     return _local.chosen[-1] if _local.chosen else _EMPTY
 
 
+def mesh_here() -> Mesh:
+    """The mesh that `set_mesh` put in force, with the axes that `use_abstract_mesh`, or the body of
+    a `shard_map`, has given it since (an empty one if none is)."""
+    mesh, abstract = get_mesh(), mesh_of_traces()
+    if abstract is None or mesh.empty or abstract.size != mesh.size or abstract.empty:
+        return mesh
+    if (abstract.shape_tuple, abstract.axis_types) == (mesh.shape_tuple, mesh.axis_types):
+        return mesh
+    devices = mesh.devices.reshape(abstract.axis_sizes)
+    return Mesh(devices, abstract.axis_names, abstract.axis_types)
+
+
 def concrete_mesh(mesh: AbstractMesh) -> Mesh | None:
     """The last mesh of devices that `mesh` was made of."""
     return _concrete.get(mesh)
@@ -440,6 +452,11 @@ class set_mesh:
                 "`set_mesh` can only be used outside of `jax.jit`. Fix: set the mesh before the "
                 "call, or jax.sharding.use_abstract_mesh inside."
             )
+        if mesh is not None and mesh.manual_axes:
+            raise ValueError(
+                f"mesh {mesh} contains manual axes which is not allowed when using `jax.set_mesh`. "
+                "Please use `jax.shard_map` to enter into `Manual` mode instead."
+            )
         self._before = list(_local.chosen)
         _choose([] if mesh is None else [*self._before, mesh])
 
@@ -463,12 +480,18 @@ def mesh_in_force(mesh: Mesh) -> Iterator[None]:
 
 @contextlib.contextmanager
 def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
-    """Puts an abstract mesh in force.
+    """Puts an abstract mesh in force. ValueError if it is of another size than that in force.
 
     >>> with pb.sharding.use_abstract_mesh(pb.sharding.AbstractMesh((2,), ("i",))):
     ...     pb.sharding.get_abstract_mesh().axis_names
     ('i',)
     """
+    before = get_abstract_mesh()
+    if not before.empty and not mesh.empty and before.size != mesh.size:
+        raise ValueError(
+            f"use_abstract_mesh cannot change the size of the mesh. Got new mesh: {mesh} with size="
+            f"{mesh.size} and prev mesh: {before} with size={before.size}"
+        )
     _enter(_local.abstract, mesh)
     try:
         yield

@@ -18,7 +18,7 @@ from ..core.avals import Space as Space, set_unsharded
 from ..errors import DuplicateSpecError, IndivisibleError
 from ..lazy_imports import lazy_module
 from .devices import Device, default_device_or_first, devices
-from .meshes import AbstractMesh, Mesh, MeshBase, concrete_mesh, get_abstract_mesh, get_mesh
+from .meshes import AbstractMesh, Mesh, MeshBase, concrete_mesh, get_abstract_mesh, mesh_here
 from .partition_spec import PartitionSpec, axes_of
 
 
@@ -188,6 +188,11 @@ class NamedSharding(Sharding):
                         f"`{name}`"
                     )
                 used.append(name)
+        if PartitionSpec.UNCONSTRAINED in spec and mesh.axis_names and not mesh.auto_axes:
+            raise ValueError(
+                f"{spec} cannot contain `P.UNCONSTRAINED` when no mesh axis_types are `Auto`. Got "
+                f"mesh axis_types: {mesh.axis_types}. Fix: None, or the name of an axis."
+            )
         self._check_sums()
 
     def _check_sums(self) -> None:
@@ -334,7 +339,7 @@ def on_devices(sharding: Any, like: Any = None) -> Any:
     """A sharding over a mesh without devices as one over the mesh in force, or over that of the
     sharding `like`, if it has the same axes."""
     if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
-        for mesh in (get_mesh(), getattr(like, "mesh", None), concrete_mesh(sharding.mesh)):
+        for mesh in (mesh_here(), getattr(like, "mesh", None), concrete_mesh(sharding.mesh)):
             if isinstance(mesh, Mesh) and mesh.shape_tuple == sharding.mesh.shape_tuple:
                 return NamedSharding(mesh, sharding.spec, memory_kind=sharding.memory_kind)
     return sharding

@@ -272,7 +272,8 @@ def _constraint(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
 
 def _resharded(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
     """As asked over axes of explicit type; what the compiler places stays."""
-    auto, wanted = set(mesh.auto_axes), spec_of(eqn.params["dst_sharding"], len(ins[0]))
+    target = eqn.params["dst_sharding"]
+    auto, wanted = set(target.mesh.auto_axes), spec_of(target, len(ins[0]))
     return [
         tuple(
             _joined([*_names(p), *(n for n in _names(q) if n in auto)])
