@@ -456,6 +456,58 @@ def _() -> Any:
     return out
 
 
+# ---- functions with derivative rules
+
+
+@ask("what is not used of a function with a rule is dropped")
+def _() -> Any:
+    f = jax.custom_jvp(lambda x, y: (jnp.sin(x), x + jnp.cos(y)))
+    f.defjvp(lambda p, t: (f(*p), (2.0 * jnp.cos(p[0]) * t[0], 1.5 * t[0] - t[1])))
+    from jax._src import core
+    from jax._src.interpreters import partial_eval as pe
+
+    jaxpr = jax.make_jaxpr(f)(0.1, -1.3).jaxpr
+    out: list[Any] = []
+    for used in ([True, True], [True, False], [False, True], [False, False]):
+        smaller, used_in = pe.dce_jaxpr(jaxpr, used)
+        inner = [e.params["call_jaxpr"].eqns for e in smaller.eqns]
+        out.append((used_in, [[e.primitive.name for e in eqns] for eqns in inner]))
+        if sum(used) == 1:
+            g = core.jaxpr_as_fun(pe.close_jaxpr(smaller))
+            tangents = [jax.jvp(g, (0.1, -1.3), t)[1][0] for t in ((1.0, 0.0), (0.0, 1.0))]
+            out.append([round(float(t), 4) for t in tangents])
+            out.append(round(float(jax.grad(lambda x, g=g: g(x, 1.0)[0])(0.1)), 4))
+    return out
+
+
+@ask("rules that give other outputs than their functions")
+def _() -> Any:
+    def loop(f: Any, x: Any) -> Any:
+        return jax.lax.scan(lambda x, _: (f(x), None), x, None, length=1)[0]
+
+    def primal(x: Any) -> Any:
+        return x
+
+    said = []
+    for wrong in (lambda x: (x, x), lambda x: jnp.zeros((3, *x.shape))):
+
+        def rule(p: Any, t: Any, wrong: Any = wrong) -> Any:
+            return wrong(p[0]), wrong(t[0])
+
+        def fwd(x: Any, wrong: Any = wrong) -> Any:
+            return wrong(x), None
+
+        f, g = jax.custom_jvp(primal), jax.custom_vjp(primal)
+        f.defjvp(rule)
+        g.defvjp(fwd, lambda _, ct: (ct,))
+        for h in (f, g):
+            try:
+                jax.grad(lambda x, h=h: loop(h, x))(jnp.float32(1.0))
+            except TypeError as e:
+                said.append(str(e).partition("Fix")[0].strip().split("\n"))
+    return said
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     for name, question in QUESTIONS.items():

@@ -298,6 +298,13 @@ def leaf_place(treedef: Any, k: int, root: str) -> str:
     return "" if name == root else f" (at {name})"
 
 
+def shown_types(treedef: Any, avals: Sequence[Any]) -> str:
+    """The types of a tree's leaves as messages show them; the tree alone where they are unknown."""
+    if treedef.num_leaves != len(avals):
+        return str(treedef)
+    return str(tree.unflatten(treedef, [a.str_short() for a in avals])).replace("'", "")
+
+
 def check_carry(
     name: str,
     body: ClosedJaxpr,

@@ -6,16 +6,17 @@ A traced equation holds the program of the function and, late, its rule.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import tree
 from ..core.avals import typematch, typeof
-from ..core.jaxpr import jaxpr_as_fun
+from ..core.jaxpr import JaxprEqn, jaxpr_as_fun
 from ..core.symbolic import SymbolicZero, Zero, instantiate_zeros
 from ..core.tracebacks import boundary
 from ..core.wrapped import WrappedFun
-from .common import check_results, leaf_place
+from ..transforms.partial_eval import dce_closed
+from .common import check_results, leaf_place, shown_types
 from .custom import (
     CustomCallPrimitive,
     CustomDerivative,
@@ -156,6 +157,7 @@ def _check_jvp_result(pair: Any, rule: str, fun: str, held: RuleTrees) -> list[A
             f"with equal container (pytree) structures, but got {out_tree} and {dot_tree} "
             "respectively."
         )
+    have = [typeof(x) for x in outs]
     if held.out_tree is not None and held.out_tree != out_tree:
         raise TypeError(
             f"Custom JVP rule {rule} for function {fun} must produce a pair (list or tuple of "
@@ -163,17 +165,12 @@ def _check_jvp_result(pair: Any, rule: str, fun: str, held: RuleTrees) -> list[A
             f"(equal in value to the output of the custom_jvp-decorated function {fun}, and in "
             "particular of the same container/pytree structure), but instead the JVP rule "
             "output's first element had container/pytree structure:\n"
-            f"    {out_tree}\nwhile the custom_jvp-decorated function {fun} had output "
-            f"container/pytree structure:\n    {held.out_tree}."
+            f"    {shown_types(out_tree, have)}\nwhile the custom_jvp-decorated function {fun} had "
+            f"output container/pytree structure:\n    {shown_types(held.out_tree, held.out_avals)}."
         )
-    have = [typeof(x) for x in outs]
     pairs = zip(have, held.out_avals, strict=True) if held.out_tree is not None else ()
     if any(shape_and_dtype(a) != shape_and_dtype(b) for a, b in pairs):
-        shown = (
-            tree.unflatten(out_tree, [a.str_short() for a in avals])
-            for avals in (have, held.out_avals)
-        )
-        rules, functions = (str(x).replace("'", "") for x in shown)
+        rules, functions = (shown_types(out_tree, avals) for avals in (have, held.out_avals))
         raise TypeError(
             f"Custom JVP rule {rule} for function {fun} must produce a pair (list or tuple of "
             "length two) where the first element represents the primal output (equal in value to "
@@ -194,6 +191,34 @@ def _check_jvp_result(pair: Any, rule: str, fun: str, held: RuleTrees) -> list[A
             f"and dtypes{mismatches(wrong, len(dots) == 1)} Fix it in {rule}."
         )
     return [*outs, *dots]
+
+
+def _selecting(jvp: Callable[..., Any], kept: Sequence[int]) -> Callable[..., Any]:
+    """A derivative rule that gives some of its outputs, and their tangents."""
+
+    def selected(*args: Any) -> list[Any]:
+        found = jvp(*args)
+        n = len(found) // 2
+        return [*(found[k] for k in kept), *(found[n + k] for k in kept)]
+
+    selected.__name__ = name_of(jvp)
+    return selected
+
+
+def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
+    """Drops outputs, and what the function computes for them alone; its rule needs all inputs."""
+    if not any(used):
+        return None if not eqn.effects else eqn
+    closed, _ = dce_closed(eqn.params["call_jaxpr"], used, True)
+    if closed is eqn.params["call_jaxpr"]:
+        return eqn
+    kept = [k for k, u in enumerate(used) if u]
+    rule = _selecting(eqn.params["jvp_jaxpr_fun"], kept)
+    return eqn.replace(
+        outvars=[eqn.outvars[k] for k in kept],
+        params={**eqn.params, "call_jaxpr": closed, "jvp_jaxpr_fun": rule},
+        effects=closed.effects,
+    )
 
 
 class CustomJVPCallPrimitive(CustomCallPrimitive):
@@ -233,5 +258,6 @@ custom_jvp_call_p = CustomJVPCallPrimitive(
     jvp=by_trace,
     transpose=by_trace,
     batch=by_trace,
+    dce=_dce,
     stage_call=_stage_jvp_call,
 )

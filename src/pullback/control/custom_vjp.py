@@ -19,7 +19,7 @@ from ..core.symbolic import SymbolicZero, UndefinedPrimal, Zero, instantiate_zer
 from ..core.tracebacks import boundary
 from ..core.wrapped import WrappedFun
 from ..errors import ForwardDerivativeError
-from .common import ArgumentRefs, leaf_names
+from .common import ArgumentRefs, leaf_names, shown_types
 from .custom import (
     CustomCallPrimitive,
     CustomDerivative,
@@ -213,22 +213,22 @@ class _FlatVJP:
         said = (
             f"Custom VJP fwd rule {fwd} for function {fun} must produce a pair (list or tuple of "
             "length two) where the first element represents the primal output (equal to the output "
-            f"of the custom_vjp-decorated function {fun}), but instead its first element had "
+            f"of the custom_vjp-decorated function {fun}) and the second element represents "
+            "residuals (i.e. values stored from the forward pass for use on the backward pass), "
+            "but instead the fwd rule output's first element had "
         )
+        have = [typeof(x) for x in outs]
+        rules, functions = shown_types(out_tree, have), shown_types(held.out_tree, held.out_avals)
         if held.out_tree != out_tree:
             raise TypeError(
-                f"{said}structure {out_tree} while {fun} had {held.out_tree}. Fix: return in {fwd} "
-                f"what {fun} returns."
+                f"{said}container/pytree structure:\n    {rules}\nwhile the custom_vjp-decorated "
+                f"function {fun} had output container/pytree structure:\n    {functions}.\nFix: "
+                f"return in {fwd} what {fun} returns."
             )
-        names = leaf_names(out_tree, "output")
-        wrong = [
-            f"at {name} it had {typeof(x).str_short()} while {fun} had {aval.str_short()}"
-            for name, x, aval in zip(names, outs, held.out_avals, strict=True)
-            if not typematch(typeof(x), aval)
-        ]
-        if wrong:
+        if not all(map(typematch, have, held.out_avals)):
             raise TypeError(
-                f"{said}other shapes or dtypes: {'; '.join(wrong)}. Fix: return in {fwd} what "
+                f"{said}shapes/dtypes of:\n    {rules}\nwhile the custom_vjp-decorated function "
+                f"{fun} had output shapes/dtypes of:\n    {functions}\nFix: return in {fwd} what "
                 f"{fun} returns."
             )
 
