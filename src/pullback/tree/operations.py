@@ -306,7 +306,9 @@ def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
     """
     out = engine.default_registry.flatten_one_level(tree)
     if out is None:
-        raise ValueError(f"flatten_one_level: {type(tree)} is a leaf, not a pytree node")
+        raise ValueError(
+            f"flatten_one_level: can't tree-flatten type: {type(tree)}, which is a leaf"
+        )
     return out
 
 
@@ -319,7 +321,9 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], H
     """
     out = engine.default_registry.flatten_one_level_with_keys(tree)
     if out is None:
-        raise ValueError(f"flatten_one_level_with_keys: {type(tree)} is a leaf, not a pytree node")
+        raise ValueError(
+            f"flatten_one_level_with_keys: can't tree-flatten type: {type(tree)}, which is a leaf"
+        )
     return out
 
 
