@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from ... import dtypes, lax, numpy as jnp
 from ...control.custom_jvp import custom_jvp
 from ...core.avals import typeof
+from ...core.trace import Tracer
+from ...errors import ConcretizationTypeError
 from ...nn import functions as nn
 from ...numpy.util import (
     check_arraylike,
@@ -17,6 +20,15 @@ from ...numpy.util import (
     to_type,
     wide_ints_as_floats,
 )
+
+
+def known(convert: Callable[[Any], Any], x: Any, argument: str, name: str) -> Any:
+    """`convert(x)`; ConcretizationTypeError for a traced value, whose number a program cannot
+    depend on."""
+    value = x.to_concrete_value() if isinstance(x, Tracer) else x
+    if value is None:
+        raise ConcretizationTypeError(x, f"{name}: {argument} must be known while tracing.")
+    return convert(value)
 
 
 def inexact(name: str, *args: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from ...core.avals import typeof
 from ...numpy.util import check_arraylike, promotes_freely
 from ...primitives.common import as_int
 from ...primitives.convert import convert_weak
-from .basic import horner, inexact, real
+from .basic import horner, inexact, known, real
 
 
 def gammaln(x: Any) -> Any:
@@ -237,7 +237,7 @@ def gammaincc(a: Any, x: Any) -> Any:
 def multigammaln(a: Any, d: Any) -> Any:
     """The logarithm of the d-variate gamma function.
 
-    Raises TypeError unless d is a known integer.
+    Raises TypeError unless d is a known integer (ConcretizationTypeError for a traced one).
 
     `a`: a real array; the result is float. As `scipy.special.multigammaln`.
 
@@ -245,7 +245,7 @@ def multigammaln(a: Any, d: Any) -> Any:
     >>> special.multigammaln(3., 2).round(3)
     Array(1.55, dtype=float32)
     """
-    d = int(d) if not hasattr(d, "aval") else int(np.asarray(d))
+    d = known(int, d, "d", "multigammaln")
     of_bools = dtypes.is_bool(dtypes.result_type(a))
     (a,) = real("multigammaln", a, error=TypeError)
     if of_bools:  # the constant of bools is of the default type, and decides
@@ -381,7 +381,7 @@ poch.defjvps(
 def bernoulli(n: int) -> Any:
     """The Bernoulli numbers B_0 ... B_n, with B_1 = -1/2.
 
-    Raises ValueError if n is negative.
+    Raises ValueError if n is negative, ConcretizationTypeError if it is traced.
 
     `n`: a Python int; the result is float, (n + 1,). As `scipy.special.bernoulli`.
 
@@ -389,7 +389,7 @@ def bernoulli(n: int) -> Any:
     >>> special.bernoulli(4).round(4)
     Array([ 1.    , -0.5   ,  0.1667,  0.    , -0.0333], dtype=float32)
     """
-    n = as_int(n, "n")
+    n = known(lambda n: as_int(n, "n"), n, "n", "bernoulli")
     if n < 0:
         raise ValueError("n must be a non-negative integer.")
     numbers = np.array([float(b) for b in _bernoulli_numbers(n)])

@@ -12,7 +12,7 @@ from ...control.custom_jvp import custom_jvp
 from ...control.scan import scan
 from ...control.while_loop import while_loop
 from ...core.avals import typeof
-from .basic import inexact, real
+from .basic import inexact, known, real
 from .gammas import gamma, gammasgn
 
 
@@ -230,7 +230,7 @@ def sph_harm_y(
     n, m = jnp.asarray(n), jnp.asarray(m)
     theta, phi = inexact("sph_harm_y", theta, phi)
     if n_max is None:
-        n_max = int(np.max(np.asarray(n)))
+        n_max = known(lambda n: int(np.max(n)), n, "n, without n_max,", "sph_harm_y")
     n, m, theta, phi = jnp.broadcast_arrays(n, m, theta, phi)
     return _sph_harm(n, m, theta, phi, int(n_max))
 
