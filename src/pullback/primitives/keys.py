@@ -499,7 +499,8 @@ def _eval_physical(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
                 outs = _lower_eqn(eqn, args)
             else:
                 avals, parts = [v.aval for v in eqn.invars], [read(v) for v in maker.invars]
-                outs = [physical_rules[eqn.primitive](avals, *args, parts=parts)]
+                rule = physical_rules[eqn.primitive]
+                outs = [rule(avals, *args, **eqn.params, parts=parts)]
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
 

@@ -7,6 +7,7 @@ unsafe_rbg use the Philox generator.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,6 +57,8 @@ from .layout import (
     iota,
     iota_p,
     move_batch_front,
+    reduce_sum_p,
+    reduction_batch,
     reshape,
 )  # fmt: skip
 from .shape import concatenate, full, index_in_dim, key_filler, slice_in_dim
@@ -288,15 +291,15 @@ fused_multiply_add_p: Primitive = Primitive(
 def _compiled_as_jaxs(plain: Primitive, physical: Callable[..., Any]) -> Primitive:
     """What programs show as `plain`, rounded as JAX's compiler does it: by the rule `physical`."""
 
-    def jvp(primals: Any, tangents: Any) -> Any:
-        return made.bind(*primals), plain.rule("jvp")(primals, tangents)[1]
+    def jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+        return made.bind(*primals, **params), plain.rule("jvp")(primals, tangents, **params)[1]
 
     made: Primitive = Primitive(
         plain.name,
-        abstract_eval=lambda x, y: plain.rule("abstract_eval")(x, y),
+        abstract_eval=lambda *avals, **params: plain.rule("abstract_eval")(*avals, **params),
         jvp=jvp,
-        transpose=lambda ct, x, y: plain.rule("transpose")(ct, x, y),
-        batch=nary_batch(lambda: made),
+        transpose=lambda ct, *args, **params: plain.rule("transpose")(ct, *args, **params),
+        batch=reduction_batch(lambda: made) if plain is reduce_sum_p else nary_batch(lambda: made),
         register=False,
     )
     physical_rules[made] = physical
@@ -331,6 +334,46 @@ def _quotient_physical(avals: Any, x: Any, y: Any, *, parts: Any = None) -> Any:
     return mul(x, div_p.bind(dtype.type(1), y))
 
 
+def _short_sum_physical(
+    avals: Any, x: Any, *, axes: Any, out_sharding: Any, parts: Any = None
+) -> Any:
+    """`parts`: the factors of x, if x is a product."""
+    shape, dtype = typeof(x).shape, typeof(x).dtype
+    last = len(shape) - 1
+    n, size = shape[last], size_of(shape)
+    static = type(n) is int and type(size) is int
+    if axes != (last,) or dtype not in _NATIVE or not static or not 2 < n <= _SHORT:
+        return reduce_sum_p.bind(x, axes=axes, out_sharding=out_sharding)
+
+    def column(of: Any, k: int) -> Any:
+        return index_in_dim(of, k, last, keepdims=False)
+
+    if size >= _MANY:
+        return _sum_in_halves([column(x, k) for k in range(n)])
+    if parts is None:
+        return functools.reduce(add, [column(x, k) for k in range(n)])
+    first, second = (0, 1) if dtype == np.float32 else (1, 0)
+    total = column(x, second)
+    for k in (first, *range(2, n)):
+        total = fused_multiply_add_p.bind(*(column(part, k) for part in parts), total)
+    return total
+
+
+def _sum_in_halves(terms: list[Any]) -> Any:
+    """The second half of a power of two of terms is added to the first until one is left."""
+    half = 1 << (len(terms) - 1).bit_length()
+    while half > 1:
+        half //= 2
+        for k in range(half, len(terms)):
+            terms[k - half] = add(terms[k - half], terms[k])
+        del terms[half:]
+    return terms[0]
+
+
+# JAX's compiler has a library reduce so many numbers, by halves of rows. Fewer it adds in order,
+# products fused with the sum before them.
+_MANY, _SHORT = 4096, 8
+
 # Floats that JAX's compiler rounds by themselves on every processor.
 _NATIVE = tuple(np.dtype(t) for t in (np.float32, np.float64))
 _CONTRACTED = (np.dtype(np.float16), *_NATIVE)
@@ -342,6 +385,9 @@ contracted_sub_p = _compiled_as_jaxs(sub_p, _difference_physical)
 # A quotient: JAX's compiler multiplies by the reciprocal, rounded, of a divisor that is a constant
 # or is broadcast.
 spread_div_p = _compiled_as_jaxs(div_p, _quotient_physical)
+# A sum of each row's few numbers, or products.
+short_sum_p = _compiled_as_jaxs(reduce_sum_p, _short_sum_physical)
+rules_of_pairs[short_sum_p] = 0, mul_p
 rules_of_pairs[contracted_add_p] = 0, mul_p
 rules_of_pairs[contracted_sub_p] = 1, mul_p
 rules_of_pairs[spread_div_p] = 1, broadcast_in_dim_p

@@ -9,7 +9,6 @@ import numpy as np
 
 from .. import dtypes
 from ..api.placement import lay_out
-from ..numpy.linalg import norm
 from ..numpy.ufuncs_more import clip_jit
 from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_element_type, stop_gradient
@@ -52,6 +51,7 @@ from .elementary import (
     log1p,
     minus_product,
     near_log1p,
+    norm,
     product_plus,
 )
 from .uniform import _rademacher, _uniform, requested_dtype  # type: ignore[attr-defined]
@@ -331,7 +331,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
 @static_jit("shape", "dtype")
 def _maxwell(key: Any, shape: Any, dtype: Any) -> Any:
     x = _normal(key, shape=(*shape, 3), dtype=dtype)
-    return norm(x, axis=-1)
+    return norm(x)
 
 
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:

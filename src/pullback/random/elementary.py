@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ..api.jit import jit
 from ..core.avals import typeof
 from ..primitives import maths, rng
 from ..primitives.common import Formula
-from ..primitives.elementwise import add, log_p, sub
+from ..primitives.elementwise import add, log_p, mul, sub
+from ..primitives.maths import sqrt
 
 
 def product_plus(product: Any, x: Any) -> Any:
@@ -32,6 +34,17 @@ def _is_half(x: Any) -> bool:
 def divided(x: Any, y: Any) -> Any:
     """x times the reciprocal of y, where y is broadcast or constant."""
     return rng.spread_div_p.bind(x, y)
+
+
+def short_sum(x: Any) -> Any:
+    """The sum of each row's few numbers (or products)."""
+    return rng.short_sum_p.bind(x, axes=(typeof(x).ndim - 1,), out_sharding=None)
+
+
+@jit
+def norm(x: Any) -> Any:
+    """The lengths of short vectors, which lie along the last axis."""
+    return sqrt(short_sum(mul(x, x)))
 
 
 def exp(x: Any) -> Any:

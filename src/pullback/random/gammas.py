@@ -49,7 +49,6 @@ from ..primitives.layout import (
     broadcast_in_dim,
     broadcast_shapes,
     move_batch_front,
-    reduce_sum,
     reshape,
 )
 from ..primitives.maths import sqrt
@@ -69,7 +68,7 @@ from .base import (
     static_jit,
 )
 from .continuous import _exact_exponential, _normal
-from .elementary import divided, exp, log as exact_log, rsqrt
+from .elementary import divided, exp, log as exact_log, rsqrt, short_sum
 from .uniform import _rademacher, _uniform
 
 
@@ -343,7 +342,7 @@ def _dirichlet(key: Any, alpha: Any, shape: Any, dtype: Any) -> Any:
     # The softmax of the logarithms.
     largest = max(scalar(-np.inf, dtype), reduce_max(logs, (last,)))
     parts = exp(sub(logs, stop_gradient(_keep(largest, full, last))))
-    return divided(parts, _keep(reduce_sum(parts, (last,)), full, last))
+    return divided(parts, _keep(short_sum(parts), full, last))
 
 
 def _keep(x: Any, shape: Any, axis: int) -> Any:
@@ -513,6 +512,6 @@ def _ball(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
     g = _generalized_normal(key_g, p, shape=shape, dtype=dtype)
     e = _exact_exponential(key_e, shape=shape[:-1], dtype=dtype)
     powers = power(lax_abs(g), p)
-    total = add(*promoted(reduce_sum(powers, (last,)), e))
+    total = add(*promoted(short_sum(powers), e))
     norm = pow(*promoted(total, reciprocal(p)))
     return divided(g, _keep(norm, shape, last))

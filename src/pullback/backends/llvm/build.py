@@ -530,8 +530,8 @@ class Builder:
             return Val(self, x.t, 1, tuple(self.extract(r, x.t, few, 0) for r in found.regs))
         if x.n > wide:  # the same 12 bits as of fewer lanes
             n = x.n // 2
-            halves = [self.rsqrt_estimate(self._half(x, k)) for k in (0, 1)]
-            return None if halves[0] is None else self._joined(x.t, n, *halves)
+            low, high = (self.rsqrt_estimate(self._half(x, k)) for k in (0, 1))
+            return None if low is None or high is None else self._joined(x.t, n, low, high)
         vector = self.ty(x.t, x.n)
         if x.t == "float":
             if "x86_64" not in self.target.triple or x.n not in (4, 8):

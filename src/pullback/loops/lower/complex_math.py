@@ -158,8 +158,17 @@ def _without_angle(b: Builder, x: Pair) -> Atom:
 def exp(b: Builder, x: Pair) -> Pair:
     """exp(re) (cos(im) + i sin(im)); where im has no angle, 0 at re = -inf, and an infinite real
     part at inf (C99, G.6.3.1)."""
+    return _exp_of_size(b, x, _r(b, x).exp(x[0]))
+
+
+def xla_exp(b: Builder, x: Pair) -> Pair:
+    """The same; in float64 of exp(re) as XLA has it."""
     r = _r(b, x)
-    size, lost = r.exp(x[0]), _without_angle(b, x)
+    return _exp_of_size(b, x, r.xla_exp(x[0]) if r.d == "f64" else r.exp(x[0]))
+
+
+def _exp_of_size(b: Builder, x: Pair, size: Atom) -> Pair:
+    r, lost = _r(b, x), _without_angle(b, x)
     nothing = b.let("and", (lost, r.test("lt", x[0], 0.0)), "bool")
     still = b.let("or", (nothing, r.test("eq", x[1], 0.0)), "bool")
     im = r.where(nothing, 0.0, x[1])
@@ -504,6 +513,7 @@ FUNCTIONS: dict[str, Any] = {
         div,
         sign,
         exp,
+        xla_exp,
         exp2,
         log,
         log1p,

@@ -167,13 +167,13 @@ def op_rule(
     def lower(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
         (shape, dtype), a = outs[0], attrs(params) if attrs is not None else ()
         operand = ins[0].dtype
-        if operand in COMPLEX:
-            f = cm.FUNCTIONS[op]
-            return zipped(g, ins, shape, dtype, lambda b, *xs: f(b, *xs), cost * 4)
-        out, name = dtype, op
+        asked = op
         if type(params.get("accuracy")) is Formula:
             asked = f"{params['accuracy'].name.lower()}_{op}"
-            name = asked if dtype in OPS[asked].dtypes else op
+        if operand in COMPLEX:
+            f = cm.FUNCTIONS.get(asked) or cm.FUNCTIONS[op]
+            return zipped(g, ins, shape, dtype, lambda b, *xs: f(b, *xs), cost * 4)
+        out, name = dtype, asked if operand in OPS[asked].dtypes else op
         return zipped(g, ins, shape, dtype, lambda b, *xs: b.let(name, xs, out, a), cost)
 
     return lower
