@@ -419,3 +419,35 @@ def test_arrays_that_lie_otherwise_are_copied_and_read_natively() -> None:
         for _ in range(2):
             np.testing.assert_array_equal(f({"x": x}), x * 2)
             assert stub.entry_count(f) == count
+
+
+@tree_util.register_dataclass
+@dataclasses.dataclass
+class Fixed:
+    y: Any
+    x: Any = dataclasses.field(metadata={"static": True})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (np.float32(2), np.float32(3), np.float32(2)),
+        ((2, np.float64(1)), (2, np.float64(5)), (2, np.float64(1))),
+        ([1, 2], [1, 3], [1, 2]),
+    ],
+    ids=["a number of NumPy's", "in a tuple", "numbers"],
+)
+def test_static_fields_are_told_apart_by_value(values: Any) -> None:
+    f = jit(lambda t: t.y + float(np.sum(t.x)))
+    assert [float(f(Fixed(1.0, x))) for x in values] == [1 + float(np.sum(x)) for x in values]
+
+
+@pytest.mark.parametrize("make", [np.arange, jnp.arange], ids=["NumPy's", "ours"])
+def test_static_fields_that_cannot_be_compared_are_refused(make: Any) -> None:
+    """The array was taken for an operand that the program does not read: calls with other arrays
+    got what the first had computed."""
+    f = jit(lambda t: t.y + t.x.sum())
+    assert float(f(Fixed(1.0, make(4)))) == 7
+    for _ in range(2):
+        with pytest.raises(ValueError, match="while checking equality of metadata fields"):
+            f(Fixed(1.0, make(4) + 1))

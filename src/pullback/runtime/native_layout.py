@@ -102,8 +102,9 @@ K_FLOAT, K_INT, K_NAMED, K_FIELDS, K_NUMPY, K_NUMBER, K_SLICE = 11, 13, 15, 17, 
 
 # --- how an operand is flattened: bits ---
 # BY_VALUE: Python's numbers are part of the key, not operands. PARAMETERS: so are objects of the
-# types that were registered as static, and slices.
-BY_VALUE, PARAMETERS = 1, 2
+# types that were registered as static, and slices. CONSTANT: of a static field, where arrays and
+# NumPy's numbers are no operands either: such calls go through Python, which compares them.
+BY_VALUE, PARAMETERS, CONSTANT = 1, 2, 4
 
 # --- types that operands may have besides the built-in ones: pairs (type, information) hashed by
 # address; the information's first word is one of these. NAMED: a named tuple. STATIC: compared by

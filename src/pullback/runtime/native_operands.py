@@ -170,6 +170,7 @@ def _flat_other() -> Fn:
     _push(f, "%o")
     f.go("yes")
     f.at("number")
+    f.unless(f.cmp("eq", f.op("and", "%mode", L.CONSTANT), 0), "no")
     _push(f, L.K_NUMBER, "i64")
     _push(f, t)
     cell = f.own("ptr", "pb_push_foreign", "ptr %frame", "ptr null", "ptr null")
@@ -212,7 +213,8 @@ def _flat_other() -> Fn:
     f.decref(v)
     f.when(fresh, "no")
     static = f.cmp("uge", i, children)
-    mode = f.v(f"select i1 {static}, i64 {L.BY_VALUE | L.PARAMETERS}, i64 %mode")
+    constant = L.BY_VALUE | L.PARAMETERS | L.CONSTANT
+    mode = f.v(f"select i1 {static}, i64 {constant}, i64 %mode")
     below = f.op("sub", "%depth", 1)
     ok = f.own("i64", "pb_flat", f"ptr {v}", "ptr %frame", f"i64 {below}", f"i64 {mode}")
     f.when(f.cmp("eq", ok, 0), "no")
@@ -298,6 +300,7 @@ def _flat() -> Fn:
 
 
 def _array_case(f: Fn) -> None:
+    f.unless(f.cmp("eq", f.op("and", "%mode", L.CONSTANT), 0), "no")
     f.unless(f.cmp("eq", f.op("and", f.ld("i64", "%o", L.STATE), 3), 0), "no")
     cell = f.own(
         "ptr", "pb_push_leaf", "ptr %frame", f"ptr {f.ld('ptr', '%o', L.AVAL)}",
@@ -315,6 +318,7 @@ def _other_cases(f: Fn, s: str, t: str) -> None:
     """Arrays of NumPy, slices, and objects of registered types."""
     f.br(f.cmp("eq", t, f.ld("ptr", s, L.NDARRAY_TYPE), "ptr"), "numpy", "registered")
     f.at("numpy")
+    f.unless(f.cmp("eq", f.op("and", "%mode", L.CONSTANT), 0), "no")
     f.ret("i64 " + f.own("i64", "pb_flat_numpy", "ptr %o", "ptr %frame"))
     f.at("registered")
     f.when(f.cmp("eq", t, f.ext("PySlice_Type"), "ptr"), "slice")
@@ -326,8 +330,9 @@ def _other_cases(f: Fn, s: str, t: str) -> None:
     f.when(f.cmp("eq", f.op("and", "%mode", L.PARAMETERS), 0), "no")
     _push(f, L.K_SLICE, "i64")
     for offset in (16, 24, 32):
-        part, how = f.ld("ptr", "%o", offset), f"i64 {L.BY_VALUE | L.PARAMETERS}"
-        ok = f.own("i64", "pb_flat", f"ptr {part}", "ptr %frame", "i64 0", how)
+        part = f.ld("ptr", "%o", offset)
+        how = f.op("or", "%mode", L.BY_VALUE | L.PARAMETERS)
+        ok = f.own("i64", "pb_flat", f"ptr {part}", "ptr %frame", "i64 0", f"i64 {how}")
         f.when(f.cmp("eq", ok, 0), "no")
     f.go("yes")
 

@@ -553,9 +553,10 @@ def _same_data(a: Any, b: Any, cls: type) -> bool:
         return bool(a == b)
     except Exception as err:
         raise ValueError(
-            f"comparing the static (aux / meta) data of two {cls.__name__} nodes raised "
-            f"{type(err).__name__}: {err}. Static data must compare to a plain bool and be "
-            "hashable; arrays belong among the children."
+            "Exception raised while checking equality of metadata fields of pytree. Make sure that "
+            "metadata fields are hashable and have simple equality semantics: comparing those of "
+            f"two {cls.__name__} nodes raised {type(err).__name__}: {err}. Arrays belong among the "
+            "children."
         ) from err
 
 
