@@ -796,6 +796,38 @@ def test_sums_along_axes_that_are_not_there() -> None:
         assert (matrix.sum(axis=-1).todense() == dense.sum(-1)).all()
 
 
+REFUSED = {
+    "concatenate": lambda S, m: S.bcoo_concatenate([m, m], dimension=2),
+    "concatenate from the end": lambda S, m: S.bcoo_concatenate([m, m], dimension=-1),
+    "concatenate half an axis": lambda S, m: S.bcoo_concatenate([m, m], dimension=0.5),
+    "squeeze": lambda S, m: S.bcoo_squeeze(m[None], dimensions=(3,)),
+    "squeeze half an axis": lambda S, m: S.bcoo_squeeze(m[None], dimensions=(0.5,)),
+    "rev from the end": lambda S, m: S.bcoo_rev(m, dimensions=(-1,)),
+    "rev twice": lambda S, m: S.bcoo_rev(m, dimensions=(0, 0)),
+    "rev half an axis": lambda S, m: S.bcoo_rev(m, dimensions=(0.5,)),
+    "transpose from the end": lambda S, m: S.bcoo_transpose(m, permutation=(-1, 0)),
+    "transpose half an axis": lambda S, m: S.bcoo_transpose(m, permutation=(1.5, 0)),
+    "reshape": lambda S, m: S.bcoo_reshape(m, new_sizes=(5,)),
+    "slice": lambda S, m: S.bcoo_slice(m, start_indices=(0, 0), limit_indices=(9, 2)),
+    "slice of too few": lambda S, m: S.bcoo_slice(m, start_indices=(0,), limit_indices=(1,)),
+    "dynamic slice of too few": lambda S, m: S.bcoo_dynamic_slice(m, (0,), (1, 1)),
+    "dynamic slice": lambda S, m: S.bcoo_dynamic_slice(m, (0.5, 0), (1, 1)),
+    "sum_duplicates": lambda S, m: S.bcoo_sum_duplicates(m, nse=1.5),
+    "empty": lambda S, m: S.empty((1.5,)),
+    "matmul of a list": lambda S, m: m @ [1.0, 2.0, 3.0],
+    "a list's matmul": lambda S, m: [1.0, 2.0] @ m,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_arguments_that_do_not_fit(name: str) -> None:
+    dense = np.arange(6, dtype=np.float32).reshape(2, 3)
+    with pytest.raises((TypeError, ValueError)) as wanted:
+        REFUSED[name](jsparse, jsparse.BCOO.fromdense(dense))
+    with pytest.raises(wanted.type):
+        REFUSED[name](sparse, sparse.BCOO.fromdense(dense))
+
+
 def test_sums_with_dense_arrays_that_are_larger() -> None:
     """A sparse array is broadcast to the shape of the dense one, never the other way."""
     values = np.arange(6, dtype=np.float32).reshape(2, 3)

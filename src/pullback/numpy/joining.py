@@ -490,7 +490,9 @@ def _delete_traced(arr: Any, obj: Any, k: int, unique: bool) -> Any:
     )
     marks = scatter.update(lax.full((n,), 0, np.int32), flat, 1, "set")
     order = lax.sort_key_val(marks, lax.iota(np.int32, n))[1]
-    return indexing.take_index(arr, (*(slice(None),) * k, lax.slice_in_dim(order, 0, n - m)))
+    return indexing.take_index(
+        arr, (*(slice(None),) * k, lax.slice_in_dim(order, 0, max(n - m, 0)))
+    )
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:

@@ -30,8 +30,8 @@ def cholesky(
 @functools.partial(jit, static_argnames=("lower",))
 def _cholesky(a: Any, lower: bool) -> Any:
     (a,) = from_lists(a)
-    if typeof(a).ndim < 2:
-        raise ValueError(
+    if typeof(a).ndim < 2:  # the upper factor is of the transpose, which refuses them as values
+        raise (TypeError if lower else ValueError)(
             "The input to cholesky must be a square matrix, or a stack of them, got a: "
             f"{typeof(a).str_short()}"
         )

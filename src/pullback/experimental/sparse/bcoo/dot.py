@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .... import lax, numpy as jnp
+from ....numpy.util import check_arraylike
 from ..base import JAXSparse
 from ..composed import SparseInfo, composed, info, numbers
 from .order import bcoo_sum_duplicates
@@ -317,6 +318,8 @@ def matmul(lhs: Any, rhs: Any) -> Any:
                 f"matmul of a BCOO and a {type(x).__name__}. Fix: sparse.BCOO.fromdense, or "
                 "to_bcoo() of a BCSR."
             )
+        if not is_bcoo(x):
+            check_arraylike("matmul", x)
     lhs = lhs if is_bcoo(lhs) else jnp.asarray(lhs)
     rhs = rhs if is_bcoo(rhs) else jnp.asarray(rhs)
     if not lhs.ndim or not rhs.ndim:

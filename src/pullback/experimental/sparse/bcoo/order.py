@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from .... import numpy as jnp
@@ -69,10 +70,11 @@ def stored_once(mat: BCOO, nse: int | None, remove_zeros: bool) -> BCOO:
                 "vmap, and other transformations requiring abstract evaluation. Fix: nse=..."
             )
         nse = int(jnp.max(counts)) if counts.size else 0
+    nse = operator.index(nse)
     if remove_zeros:
-        data, indices = _summed(*parts(mat), spinfo=info(mat), nse=int(nse), remove_zeros=True)
+        data, indices = _summed(*parts(mat), spinfo=info(mat), nse=nse, remove_zeros=True)
     else:
-        data, indices = bcoo_sum_duplicates_p.bind(*parts(mat), spinfo=info(mat), nse=int(nse))
+        data, indices = bcoo_sum_duplicates_p.bind(*parts(mat), spinfo=info(mat), nse=nse)
     out = make(data, indices, mat.shape)
     out.indices_sorted = out.unique_indices = True
     return out

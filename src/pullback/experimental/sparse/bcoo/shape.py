@@ -7,6 +7,7 @@ of several kinds makes them all sparse first. The cost is that of the stored ele
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +35,22 @@ if TYPE_CHECKING:
     from .array import BCOO
 
 
+def _axes(name: str, axes: Sequence[int], mat: BCOO) -> tuple[int, ...]:
+    """Axes as ints, counted from the front, as those of primitives are."""
+    found = tuple(operator.index(a) for a in axes)
+    if not all(0 <= a < mat.ndim for a in found):
+        raise TypeError(
+            f"{name}: {found} are not all axes of an array of shape {mat.shape}. Fix: axes from 0 "
+            f"to {mat.ndim - 1}."
+        )
+    return found
+
+
 def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     """The axes in another order; batch axes stay batch axes, dense axes dense ones.
 
-    `mat`: a BCOO, as is the result. Raises ValueError for a permutation that mixes the kinds of
-    axes.
+    `mat`: a BCOO, as is the result. Raises TypeError for what is no permutation of the axes from 0,
+    NotImplementedError for one that mixes the kinds of axes.
 
     >>> from pullback.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.array([[1., 0.], [2., 3.]]))
@@ -46,7 +58,7 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     Array([[1., 2.],
            [0., 3.]], dtype=float32)
     """
-    permutation = tuple(int(p) % max(mat.ndim, 1) for p in permutation)
+    permutation = _axes("bcoo_transpose", permutation, mat)
     if sorted(permutation) != list(range(mat.ndim)):
         raise TypeError(f"bcoo_transpose: {permutation} is no permutation of {mat.ndim} axes")
     n_batch, n_sparse = mat.n_batch, mat.n_sparse
@@ -100,7 +112,8 @@ def bcoo_reshape(
     """Another shape of as many elements. Batch and dense axes stay what they are where the new
     shape does not mix them with others; they become sparse where it does.
 
-    `mat`: a BCOO, as is the result. `dimensions`: the order in which the axes are read.
+    `mat`: a BCOO, as is the result. `dimensions`: the order in which the axes are read. Raises
+    ValueError for another number of elements.
 
     >>> from pullback.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.array([1., 0., 3., 0.]))
@@ -112,7 +125,7 @@ def bcoo_reshape(
         mat = bcoo_transpose(mat, permutation=dimensions)
     new = tuple(int(n) for n in new_sizes)
     if math.prod(new) != mat.size:
-        raise TypeError(
+        raise ValueError(
             f"cannot reshape array of shape {mat.shape} (size {mat.size}) into shape {new} "
             f"(size {math.prod(new)})"
         )
@@ -198,14 +211,15 @@ def _repeated(mat: BCOO, sizes: tuple[int, ...], own: dict[int, int], shape: Any
 def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     """The array without some axes of size 1.
 
-    `arr`: a BCOO, as is the result. Raises ValueError for axes of another size.
+    `arr`: a BCOO, as is the result. Raises ValueError for axes of another size, and for those that
+    it does not have.
 
     >>> from pullback.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.array([[1., 0.]]))
     >>> sparse.bcoo_squeeze(m, dimensions=(0,)).shape
     (2,)
     """
-    gone = {int(d) % max(arr.ndim, 1) for d in dimensions}
+    gone = {canonical_axis(d, arr.ndim) for d in dimensions}
     if any(arr.shape[d] != 1 for d in gone):
         raise ValueError(
             f"bcoo_squeeze: axes {sorted(gone)} of shape {arr.shape} are not all of size 1"
@@ -231,7 +245,8 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
 def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     """Arrays joined along an axis; along a dense one all axes become sparse.
 
-    Their other sizes, and numbers of batch and dense axes, are equal: ValueError otherwise.
+    Their other sizes, and numbers of batch and dense axes, are equal: ValueError otherwise. Raises
+    TypeError for an axis that they do not have; axes count from 0.
 
     >>> from pullback.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.array([1., 0.]))
@@ -244,7 +259,7 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     if len({(x.n_batch, x.n_dense) for x in operands}) != 1:
         raise ValueError("bcoo_concatenate requires inputs to have matching nbatch/ndense.")
     mat = operands[0]
-    dimension = int(dimension) % max(mat.ndim, 1)
+    (dimension,) = _axes("bcoo_concatenate", [dimension], mat)
     if len({x.shape[:dimension] + x.shape[dimension + 1 :] for x in operands}) != 1:
         raise ValueError(
             f"bcoo_concatenate: shapes {[x.shape for x in operands]} differ beside axis {dimension}"
@@ -292,7 +307,7 @@ def bcoo_slice(
     """A box of the array; what lies outside of it becomes padding.
 
     `mat`: a BCOO, as is the result. Bounds and strides are Python ints, one an axis. Raises
-    TypeError for others.
+    ValueError where they do not lie inside, or are too few or too many.
 
     >>> from pullback.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.array([1., 0., 3.]))
@@ -301,13 +316,20 @@ def bcoo_slice(
     """
     steps = tuple(strides) if strides is not None else (1,) * mat.ndim
     if not len(tuple(start_indices)) == len(tuple(limit_indices)) == len(steps) == mat.ndim:
-        raise TypeError(
+        raise ValueError(
             f"bcoo_slice: start_indices, limit_indices and strides need {mat.ndim} elements"
         )
-    bounds = list(zip(map(int, start_indices), map(int, limit_indices), steps, strict=True))
+    bounds = list(
+        zip(
+            map(operator.index, start_indices),
+            map(operator.index, limit_indices),
+            steps,
+            strict=True,
+        )
+    )
     for n, (start, stop, step) in zip(mat.shape, bounds, strict=True):
         if not 0 <= start <= stop <= n or step < 1:
-            raise TypeError(f"bcoo_slice: from {start} to {stop} by {step} of an axis of size {n}")
+            raise ValueError(f"bcoo_slice: from {start} to {stop} by {step} of an axis of size {n}")
     shape = tuple(-(-(stop - start) // step) for start, stop, step in bounds)
     batch, sparse, dense = split(bounds, mat.n_batch, mat.n_sparse)
     data, indices = full(mat)
@@ -328,20 +350,21 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
     """A box of the array whose start is a value, clamped so that the box lies inside.
 
     `mat`: a BCOO, as is the result. `start_indices`: an integer scalar for each axis;
-    `slice_sizes`: Python ints. Raises TypeError for others.
+    `slice_sizes`: Python ints. Raises TypeError for others, ValueError for too few or too many.
 
     >>> from pullback.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.array([1., 0., 3.]))
     >>> sparse.bcoo_dynamic_slice(m, (1,), (2,)).todense()
     Array([0., 3.], dtype=float32)
     """
-    sizes = tuple(int(n) for n in slice_sizes)
-    dtype = mat.indices.dtype
-    starts = [jnp.asarray(s, dtype) for s in start_indices]
+    sizes, starts = tuple(map(operator.index, slice_sizes)), list(map(jnp.asarray, start_indices))
     if not len(starts) == len(sizes) == mat.ndim:
-        raise TypeError(
+        raise ValueError(
             f"bcoo_dynamic_slice: start_indices and slice_sizes need {mat.ndim} elements"
         )
+    if not all(jnp.issubdtype(s.dtype, np.integer) for s in starts):
+        raise TypeError("bcoo_dynamic_slice: start_indices must be integers")
+    starts = [s.astype(mat.indices.dtype) for s in starts]
     if any(not 0 <= n <= whole for n, whole in zip(sizes, mat.shape, strict=True)):
         raise TypeError(f"bcoo_dynamic_slice: slice_sizes={sizes} of an array of shape {mat.shape}")
     # From the end, and clamped, as by lax.dynamic_slice.
@@ -365,16 +388,17 @@ def box(mat: BCOO, starts: Sequence[Any], sizes: tuple[int, ...]) -> BCOO:
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     """The array with some axes reversed.
 
-    `operand`: a BCOO, as is the result. Raises ValueError for axes that it does not have.
+    `operand`: a BCOO, as is the result. Raises TypeError for axes that it does not have, or that
+    are named twice; axes count from 0.
 
     >>> from pullback.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.array([1., 0., 3., 4.]))
     >>> sparse.bcoo_rev(m, (0,)).todense()
     Array([4., 3., 0., 1.], dtype=float32)
     """
-    dims = {int(d) % max(operand.ndim, 1) for d in dimensions}
-    if any(not -operand.ndim <= d < operand.ndim for d in dimensions):
-        raise TypeError(f"bcoo_rev: dimensions {tuple(dimensions)} of {operand.ndim} axes")
+    dims = _axes("bcoo_rev", dimensions, operand)
+    if len(set(dims)) < len(dims):
+        raise TypeError(f"bcoo_rev: dimensions {dims} name an axis twice")
     data, indices = full(operand)
     n, dense_at = operand.n_batch, operand.n_batch + operand.n_sparse
     ok = inside(operand, indices)
