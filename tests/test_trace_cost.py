@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +14,12 @@ import pytest
 
 import pullback as pb
 import pullback.numpy as pnp
+from pullback.backends.llvm import analysis
+from pullback.core import naming
 from pullback.core.avals import ShapedArray
 from pullback.core.primitive import Primitive
-from pullback.loops import chains
+from pullback.loops import chains, pipeline
+from pullback.loops.ir import Const, For, Let, Var
 from pullback.primitives import builders
 
 
@@ -116,3 +121,58 @@ def test_nothing_is_collected_while_a_function_is_traced() -> None:
     finally:
         (gc.enable if before else gc.disable)()
     assert seen == [False] * 4
+
+
+def lowered(function: Callable[..., Any], *args: Any) -> int:
+    """Calls of Python functions while a program is lowered."""
+    closed = pb.make_jaxpr(function)(*args)
+    rule = lambda eqn: None
+    return calls_of(lambda: pipeline.compile_jaxpr(closed, rule))
+
+
+def test_results_are_met_once() -> None:
+    """Of results and of what a nest computes, none is asked about all others."""
+    few, many = ([np.ones(100, np.float32)] * n for n in (20, 80))
+    double = lambda xs: [x * 2.0 for x in xs]
+    assert lowered(double, many) < 4.4 * lowered(double, few)
+
+
+def test_statements_are_gathered_by_a_call_a_block() -> None:
+    body: tuple[Any, ...] = tuple(
+        Let(Var(f"v{k}", "f32"), "neg", (Var("x", "f32"),)) for k in range(100)
+    )
+    for k in range(10):
+        zero, one = Const(0, "i64"), Const(1, "i64")
+        body = (For(Var(f"i{k}", "i64"), zero, one, one, "seq", (), body),)
+    assert calls_of(lambda: analysis.walk(body)) < 50
+    assert len(analysis.walk(body)) == 110
+
+
+def test_names_of_arguments_are_made_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    paths = naming.leaf_paths
+    monkeypatch.setattr(naming, "leaf_paths", lambda x: asked.append(x) or paths(x))
+    jaxpr = pb.jit(lambda a, *, b: a["x"] + a["y"][0] + b).trace(
+        {"x": 1.0, "y": [2.0]}, b=np.ones(2)
+    ).jaxpr  # fmt: skip
+    assert not asked
+    assert jaxpr.jaxpr.debug_info.arg_names == ("a['x']", "a['y'][0]", "b")
+
+
+class Checked:
+    """A pytree that takes what is like an array only, or nothing but arrays."""
+
+    def __init__(self, x: Any, strict: bool) -> None:
+        if not isinstance(x, pb.Array) if strict else not x.shape:
+            raise ValueError("no array")
+        self.x, self.strict = x, strict
+
+
+@pytest.mark.parametrize("strict, name", [(False, "c[<flat index 0>]"), (True, "number 0")])
+def test_names_of_arguments_whose_class_refuses_others(strict: bool, name: str) -> None:
+    with contextlib.suppress(ValueError):  # registered by the other case
+        pb.tree_util.register_pytree_node(
+            Checked, lambda c: ((c.x,), c.strict), lambda strict, c: Checked(*c, strict)
+        )
+    with pytest.raises(pb.errors.TracerBoolConversionError, match=re.escape(name)):
+        pb.jit(lambda c: 1 if c.x[0] > 0 else 2)(Checked(pb.numpy.ones(2), strict))

@@ -14,8 +14,8 @@ from .. import compile_log, config, tree
 from ..control.key_reuse import check_program
 from ..core.build import close_jaxpr, count_trace, trace_to_jaxpr
 from ..core.high import is_high_value
-from ..core.jaxpr import ClosedJaxpr, Jaxpr
-from ..core.naming import result_names
+from ..core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
+from ..core.naming import fun_source_info, late_arg_names, result_names
 from ..core.trace import Tracer, trace_context
 from ..garbage import uncollected
 from ..runtime.stub import Table
@@ -147,7 +147,7 @@ def traced(
         key, program = None, None  # type: ignore[assignment]
     if program is None:
         if config.explain_cache_misses.get():
-            names = _debug_info(fun, args, kwargs, *_parts(statics)).arg_names
+            names = _debug_info(fun, args, kwargs, *_parts(statics), in_tree, avals).arg_names
             misses.explain(fun, key, list(known.programs), names)
         program = trace(fun, args, kwargs, statics, in_tree, avals)
         if key is not None and program.reusable():
@@ -175,10 +175,10 @@ def trace(
     out: dict[str, Any] = {}
     count_trace()
     start = time.perf_counter()
-    info = _debug_info(fun, args, kwargs, fixed, named)
+    info = _debug_info(fun, args, kwargs, fixed, named, in_tree, avals)
     with uncollected:
         jaxpr, consts = trace_to_jaxpr(flat_function(call, in_tree, out, "jit"), avals, info)
-    info.set_names(info.arg_names, lambda: result_names(out["tree"]))
+    info.set_result_paths(lambda: result_names(out["tree"]))
     program = Program(jaxpr, consts, out["tree"], time.perf_counter() - start)
     compile_log.note_trace(info.func_name, program.seconds)
     if config.debug_key_reuse.get():
@@ -196,10 +196,13 @@ class _Static:
     """Stands for a static argument among names."""
 
 
-def _debug_info(fun: Any, args: Any, kwargs: Any, fixed: Any, named: Any) -> Any:
-    info = debug_info("jit", fun, args, kwargs)
+def _debug_info(
+    fun: Any, args: Any, kwargs: Any, fixed: Any, named: Any, in_tree: Any, avals: Sequence[Any]
+) -> Any:
     if not fixed and not named:
-        return info
+        names = late_arg_names(fun, args, kwargs, in_tree, avals)
+        return DebugInfo("jit", fun_source_info(fun), names)
+    info = debug_info("jit", fun, args, kwargs)
     # Names of the dynamic leaves only: static arguments may be anything, so each is counted as its
     # leaves.
     holder = tuple(_Static() if k in fixed else x for k, x in enumerate(args))

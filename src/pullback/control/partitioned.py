@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, jaxprs_in_params
+from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, subjaxprs
 from ..core.primitive import Primitive
 from .call import call_params, jit_p, rules_of_calls
 
@@ -39,9 +39,7 @@ def holds_partitioned(jaxpr: Jaxpr) -> bool:
     """Is there such a call in a program, or in one that it holds?"""
     found = jaxpr.derived.get("has partitioned")
     if found is None:
-        found = jaxpr.derived["has partitioned"] = any(
-            e.primitive is custom_partitioning_p
-            or any(map(holds_partitioned, jaxprs_in_params(e.params)))
-            for e in jaxpr.eqns
-        )
+        own = custom_partitioning_p in [e.primitive for e in jaxpr.eqns]
+        found = own or any(map(holds_partitioned, subjaxprs(jaxpr)))
+        jaxpr.derived["has partitioned"] = found
     return bool(found)

@@ -174,6 +174,10 @@ class DebugInfo:
         """Gives the names, or what makes them when they are asked for."""
         self._arg_names, self._result_paths = arg_names, result_paths
 
+    def set_result_paths(self, result_paths: _Names) -> None:
+        """Gives those of the results only."""
+        self._result_paths = result_paths
+
     def transformed(self) -> DebugInfo:
         """What a program made of this one is called: its arguments are others."""
         return DebugInfo(self.traced_for, self.func_src_info)

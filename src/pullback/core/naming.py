@@ -33,7 +33,30 @@ def arg_names(fun: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[st
     """A name for each leaf of (args, kwargs), in their order, such as `params['w']`; of the kind of
     `args[0]['w']` if the signature cannot be had, or the call does not fit it.
     """
+    return _leaf_names(_fitting(fun, args, kwargs), args, kwargs)
+
+
+def late_arg_names(
+    fun: Any, args: Sequence[Any], kwargs: dict[str, Any], in_tree: Any, leaves: Sequence[Any]
+) -> Callable[[], tuple[str, ...] | None]:
+    """What gives the same when asked; few are. It keeps neither the function nor the arguments:
+    their structure is `in_tree`, and `leaves`, their types, stand for them; None if a class of the
+    user's takes no such ones."""
     found = _fitting(fun, args, kwargs)
+
+    def names() -> tuple[str, ...] | None:
+        try:
+            standing = tree.unflatten(in_tree, leaves)
+        except Exception:
+            return None
+        return _leaf_names(found, *standing)
+
+    return names
+
+
+def _leaf_names(
+    found: Parameters | None, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[str, ...]:
     names: list[str] = []
     for k, value in enumerate(args):
         name = _positional(found, k) or f"args[{k}]"

@@ -149,6 +149,7 @@ class Builder:
         self.facts: dict[Var, Index] = {}
         self.ranges: dict[Atom, tuple[int, int]] = {}  # of other integers: least and greatest
         self._any_facts = False
+        self._any_narrowed = False  # some of a block
         self._gaps: dict[Var, tuple[str, Ix]] = {}  # comparisons of an index with 0
         self.made: dict[Var, tuple[str, tuple[Atom, ...]]] = {}  # definitions of some atoms
         # Where conditions on a loop's variable change, for those that were asked for.
@@ -172,7 +173,7 @@ class Builder:
         v = self.dims.get(value)
         if v is None:
             v = self.dims[value] = Var(f"d{len(self.dims)}", "i64")
-            self.levels[v] = 0
+            self.levels[v], self.facts[v] = 0, value
         return v
 
     def const(self, value: Any, dtype: str) -> Atom:
@@ -212,6 +213,8 @@ class Builder:
         if v is None:
             v = self.scalars[key] = Var(f"s{len(self.scalars)}", dtype)
             self.levels[v] = 0
+            if type(value) is int:
+                self.facts[v] = value
         return v
 
     def _extent_like(self, whole: float) -> bool:
@@ -283,7 +286,9 @@ class Builder:
         """From now on an integer atom is known to be this index; `x` fits its dtype."""
         if type(atom) is Var:
             self._any_facts = True
-            place = self.scopes[-1].facts if narrowed(x) else self.facts
+            narrow = narrowed(x)
+            self._any_narrowed = self._any_narrowed or narrow
+            place = self.scopes[-1].facts if narrow else self.facts
             place[atom] = x
 
     def is_counted(self, shape: Sequence[int], at: Callable[[Any, tuple[Index, ...]], Any]) -> bool:
@@ -301,15 +306,11 @@ class Builder:
         """An integer atom as an index with bounds, where that is known."""
         if type(a) is Const:
             return int(a.value) if a.dtype[0] in "iu" else None
-        for scope in reversed(self.scopes):
-            if scope.facts and a in scope.facts:
-                return scope.facts[a]  # type: ignore[index]
-        found: Any = self.facts.get(a)  # type: ignore[arg-type]
-        if found is None and self.levels[a] == 0:  # type: ignore[index]
-            found = next((n for n, v in self.dims.items() if v is a), None)
-            if found is None:
-                found = next((n for (n, d), v in self.scalars.items() if v is a), None)
-        return found if isinstance(found, Ix) or type(found) is int else None
+        if self._any_narrowed:
+            for scope in reversed(self.scopes):
+                if scope.facts and a in scope.facts:
+                    return scope.facts[a]  # type: ignore[index]
+        return self.facts.get(a)  # type: ignore[arg-type]
 
     def _note(self, atom: Var, value: tuple[str, Any]) -> None:
         how, what = value

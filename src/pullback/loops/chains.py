@@ -183,13 +183,17 @@ def _same_number(a: Any, b: Any) -> bool:
     """The same literal, bit for bit: NaN is NaN, and -0.0 is not 0.0."""
     if a is b:
         return True
+    if type(a) is float is type(b) and (a or b) and a == a:
+        return a == b
     if type(a) is not type(b) or getattr(a, "shape", ()) != () or getattr(b, "shape", ()) != ():
         return False
     return bool(np.asarray(a).tobytes() == np.asarray(b).tobytes())
 
 
 def _same_params(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    return a is b or (a.keys() == b.keys() and all(_same_value(a[k], b[k]) for k in a))
+    if a is b or not a:
+        return a is b or not b
+    return a.keys() == b.keys() and all(_same_value(a[k], b[k]) for k in a)
 
 
 def _same_program(a: Jaxpr, b: Jaxpr) -> bool:

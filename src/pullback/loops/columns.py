@@ -7,7 +7,7 @@ in the same way in each of its iterations is taken apart once, before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pullback.loops.ir import Alloc, Atom, Buf, Const, For, Let, Load, Stmt, Store, Var
@@ -167,19 +167,23 @@ def _with(s: Any, body: tuple[Stmt, ...]) -> Any:
     return s if body is s.body else replaced(s, body=body)
 
 
-def _unconditional(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, For | None]]:
+def _unconditional(body: tuple[Stmt, ...]) -> list[tuple[Stmt, For | None]]:
     """Every statement that runs whenever a block does, with the loop in lanes that it is in."""
+    found: list[tuple[Stmt, For | None]] = []
 
-    def visit(stmts: tuple[Stmt, ...], loop: For | None, lanes: bool) -> Any:
+    def visit(stmts: tuple[Stmt, ...], loop: For | None, lanes: bool) -> None:
         for s in stmts:
-            yield s, loop
-            if isinstance(s, For):
-                wide = s.kind in ("vector", "reduce")
-                yield from visit(s.body, s if wide and not lanes else None, lanes or wide)
-            elif isinstance(s, Alloc):
-                yield from visit(s.body, loop, lanes)
+            found.append((s, loop))
+            kind = type(s)
+            if kind is For:
+                wide = s.kind in ("vector", "reduce")  # type: ignore[union-attr]
+                inner = s if wide and not lanes else None
+                visit(s.body, inner, lanes or wide)  # type: ignore[union-attr,arg-type]
+            elif kind is Alloc:
+                visit(s.body, loop, lanes)  # type: ignore[union-attr,arg-type]
 
-    yield from visit(body, None, False)
+    visit(body, None, False)
+    return found
 
 
 def _form(x: Atom, inside: Mapping[Var, Any], index: Var) -> _Form | None:

@@ -108,10 +108,14 @@ class _Writer:
             raise _UntoldError
         for group in (jaxpr.constvars, jaxpr.invars):
             put(",".join([self.define(v) for v in group]))
-        names = self.names
+        names, types = self.names, self.types
         for e in jaxpr.eqns:
             if e.effects:
                 raise _UntoldError
+            outs = []
+            for v in e.outvars:
+                at = names[id(v)] = f"v{len(names)}"
+                outs.append(f"{at}:{types.get(id(v.aval)) or self.aval(v.aval)}")
             name, params = e.primitive.name, ""
             called = CALLS.get(name)
             if called in e.params:  # nothing but the program matters: it is put in place
@@ -119,7 +123,7 @@ class _Writer:
             elif e.params:
                 params = ",".join([f"{k}={self.value(v)}" for k, v in sorted(e.params.items())])
             ins = " ".join([names.get(id(v)) or self.atom(v) for v in e.invars])
-            put(f"{' '.join([self.define(v) for v in e.outvars])}={name}[{params}] {ins}")
+            put(f"{' '.join(outs)}={name}[{params}] {ins}")
         put(" ".join([self.atom(v) for v in jaxpr.outvars]))
 
 

@@ -52,7 +52,7 @@ SMALL = 20_000.0  # work of a nest that is cheap enough to merge with others of 
 class Nest:
     """Roots that share a loop over their first `k` axes."""
 
-    __slots__ = ("index", "k", "leaves", "members", "work")
+    __slots__ = ("index", "k", "lanes", "leaves", "members", "work")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -60,10 +60,7 @@ class Nest:
         self.members: list[Node] = []
         self.leaves: set[Any] = set()
         self.work = 0.0
-
-    @property
-    def lanes(self) -> bool:
-        return any(m.kind == "red" and m.red is not None and m.red.lanes for m in self.members)
+        self.lanes = False  # whether a reduction among the members runs in lanes
 
 
 Unit = Any  # Nest | Opaque
@@ -348,6 +345,10 @@ def work_of(node: Node) -> float:
     return max(1.0, node.cost if node.kind == "pw" else 1.0) * node.size
 
 
+def _is_in_lanes(node: Node) -> bool:
+    return node.kind == "red" and node.red is not None and node.red.lanes
+
+
 def _most_rows(node: Node) -> int:
     red = node.red
     if node.kind == "red" and red is not None and not red.lanes:
@@ -384,6 +385,7 @@ class _Planner:
             self.units.append(nest)
             nest.k = _most_rows(node)
         nest.members.append(node)
+        nest.lanes = nest.lanes or _is_in_lanes(node)
         nest.work += work_of(node)
         nest.leaves |= _leaves(node)
         node.nest = nest
@@ -406,7 +408,7 @@ class _Planner:
                 k = min(k, _aligned(root, node, axes))
         k = min(k, _aligned(first, node, None))
         small = nest.work + work_of(node) < SMALL
-        lanes = node.kind == "red" and node.red is not None and node.red.lanes
+        lanes = _is_in_lanes(node)
         if len(nest.members) >= 64:
             return None
         if lanes or nest.lanes:

@@ -177,8 +177,10 @@ def without_dead(jaxpr: Jaxpr, consts: list[Any]) -> tuple[Jaxpr, list[Any]]:
 
 def _without_unread(jaxpr: Jaxpr, consts: list[Any]) -> tuple[Jaxpr, list[Any]]:
     """The same without the constants that nothing reads."""
-    read = {v for e in jaxpr.eqns for v in e.invars if isinstance(v, Var)}
-    read.update(v for v in jaxpr.outvars if isinstance(v, Var))
+    if not jaxpr.constvars:
+        return jaxpr, consts
+    read = {v for e in jaxpr.eqns for v in e.invars}
+    read.update(jaxpr.outvars)
     keep = [v in read for v in jaxpr.constvars]
     if all(keep):
         return jaxpr, consts
@@ -239,20 +241,19 @@ def dce_jaxpr(
         smaller, used_in = jaxpr.derived[key]
         return (jaxpr if smaller is None else smaller), used_in
     outvars = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
-    live = {v for v in outvars if isinstance(v, Var)}
+    live = set(outvars)
     eqns: list[JaxprEqn] = []
     for eqn in reversed(jaxpr.eqns):
-        used = [v in live for v in eqn.outvars]
-        if not any(used) and not eqn.effects:
+        if live.isdisjoint(eqn.outvars) and not eqn.effects:
             continue
         rule = eqn.primitive.rules.get("dce")
         if rule is not None:
-            new = rule(used, eqn)
+            new = rule([v in live for v in eqn.outvars], eqn)
             if new is None:
                 continue
             eqn = eqn if _unchanged(eqn, new) else new
         eqns.append(eqn)
-        live.update(v for v in eqn.invars if isinstance(v, Var))
+        live.update(eqn.invars)
     used_in = [v in live or keep for v, keep in zip(jaxpr.invars, keep_in, strict=True)]
     invars = [v for v, used in zip(jaxpr.invars, used_in, strict=True) if used]
     eqns.reverse()

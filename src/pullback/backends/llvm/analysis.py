@@ -57,13 +57,20 @@ def children(s: Stmt) -> Iterator[tuple[Stmt, ...]]:
         yield s.combine.body
 
 
-def walk(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
+def walk(stmts: Iterable[Stmt]) -> list[Stmt]:
     """Every statement, outer ones first."""
+    found: list[Stmt] = []
+    _gather(stmts, found)
+    return found
+
+
+def _gather(stmts: Iterable[Stmt], found: list[Stmt]) -> None:
+    """A generator within generators would pass each statement on through all blocks around it."""
     for s in stmts:
-        yield s
+        found.append(s)
         if type(s) not in _SIMPLE:
             for block in children(s):
-                yield from walk(block)
+                _gather(block, found)
 
 
 def has(stmts: Iterable[Stmt], *kinds: type) -> bool:

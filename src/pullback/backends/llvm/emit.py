@@ -147,7 +147,7 @@ class Emitter:
         return literal(self.b, a) if type(a) is Const else self.env[a]  # type: ignore[index]
 
     def val(self, a: Atom) -> Val:
-        v = self.atom(a)
+        v = literal(self.b, a) if type(a) is Const else self.env[a]  # type: ignore[index]
         return v if type(v) is Val else materialise(self.b, v)
 
     def index(self, a: Atom) -> Index:

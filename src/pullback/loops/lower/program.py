@@ -223,13 +223,14 @@ def own_copies(g: Graph, jaxpr: Any, outs: Sequence[Node | None]) -> list[Node]:
     value is an argument or another result: whoever copies may donate the one and keep the other.
     """
     found: list[Node] = []
+    met: set[Node] = set()
     for v, node in zip(jaxpr.outvars, outs, strict=True):
         if node is None:
             continue
-        shared = node.kind == "leaf" or any(node is n for n in found)
-        if shared and _is_copy(jaxpr, v):
+        if (node.kind == "leaf" or node in met) and _is_copy(jaxpr, v):
             node = zipped(g, [node], node.shape, node.dtype, lambda b, x: x)
         found.append(node)
+        met.add(node)
     return found
 
 
