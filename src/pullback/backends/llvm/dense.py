@@ -9,7 +9,7 @@ product) stay small.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.dots import dots_text
@@ -28,6 +28,8 @@ LARGE = 1 << 17  # bytes of a B that does not stay in a core's caches
 BYTE_FEATURES = "+avx512vnni"
 FLIPPED, ONES = -0x7F7F7F80, 0x01010101  # of four bytes: the first bits, ones
 TALL, SHORT = 12, 8  # rows of tiles two vectors across, and of those that end a block
+NARROW = 8  # rows of tiles one vector across
+Masks = Sequence[str | None]  # the lanes of each vector across that are inside; None: all
 AHEAD = 32  # bytes of the next panel that are fetched in a step of the contracted index
 ARGUMENTS = (
     "ptr %a, i64 %a0, i64 %r0, i64 %w, i64 %s0, i64 %s1, i64 %rows, "
@@ -81,6 +83,9 @@ class _Tile:
         shape = _flat_shape(target, rows) if rows else _shape(target, lines)
         self.width, self.height = (1, 1) if brief else shape
         self.target = target
+        # Where masks cost, what is no wider than a vector has tiles of its own.
+        self.narrow = 0 if brief or target.masks or self.width == 1 else rows or NARROW
+        self.tallest = max(self.height, self.narrow)
         self.declarations: dict[str, str] = {}
         head = f"define {named}(ptr %ctx, {ARGUMENTS}) nounwind"
         if bytewise:
@@ -109,7 +114,7 @@ class _Tile:
         """Tiles in registers."""
         b = self.b
         rows = self.arg("rows")
-        table = b.alloca(8 * (ROWS + self.height))
+        table = b.alloca(8 * (ROWS + self.tallest))
 
         def block(first: Val, _: list[Val]) -> list[Val]:
             count = b.call("smin", rows - first, ROWS)
@@ -181,7 +186,7 @@ class _Tile:
 
         start = [q * s1 + m * s0, m, b.lit(0, "i64")]
         last = b.loop(0, count, 1, start, row)[2]
-        for k in range(self.height - 1):
+        for k in range(self.tallest - 1):
             b.store(last, b.gep(b.gep(table, count, 8), 8 * k))
 
     def panels(self, table: Val, first: Val, count: Val) -> None:
@@ -194,13 +199,13 @@ class _Tile:
         tall = self.in_tall_tiles(count) if self.height == TALL else count
 
         def across(j: Val, _: list[Val]) -> list[Val]:
-            source = self.columns(right, j)
-            inside = cols - j
             more = b.lit(0, "i64")
             if not self.flat:
-                more = b.select(inside > self.panel, bp, more)  # else the panel itself
+                more = b.select(cols - j > self.panel, bp, more)  # else the panel itself
 
-            def run(masks: list[str]) -> list[Val]:
+            def run(masks: Masks, height: int = self.height, j: Val = j) -> list[Val]:
+                source = self.columns(right, j)
+
                 def down(height: int) -> Callable[[Val, list[Val]], list[Val]]:
                     def tile(r: Val, _: list[Val]) -> list[Val]:
                         place = self.at(out, j)
@@ -209,18 +214,40 @@ class _Tile:
 
                     return tile
 
-                b.loop(0, tall, self.height, [], down(self.height))
-                if self.height == TALL:
+                b.loop(0, tall, height, [], down(height))
+                if height == TALL:
                     b.loop(tall, count, SHORT, [], down(SHORT))
                 return []
 
-            if self.target.masks:
-                run(self.masks(inside))
-            else:
-                b.if_else(inside >= step, lambda: run([]), lambda: run(self.masks(inside)))
+            self.by_width(j, cols, run)
             return []
 
         b.loop(0, cols, step, [], across)
+
+    def by_width(self, j: Val, cols: Val, run: Callable[..., list[Val]]) -> None:
+        """The tiles of a group of columns, from column j on."""
+        b, n, inside = self.b, self.lanes, cols - j
+        whole: Masks = [None] * self.width
+
+        def one_by_one(j: Val, _: list[Val]) -> list[Val]:
+            full = lambda: run([None], NARROW, j)
+            return b.if_else(cols - j >= n, full, lambda: part(j))
+
+        def part(j: Val) -> list[Val]:
+            return run(self.masks(cols - j)[:1], self.narrow, j)
+
+        def ragged() -> list[Val]:
+            masked = lambda: run(self.masks(inside))
+            if not self.narrow:
+                return masked()
+            if self.flat:
+                return b.if_else(inside > n, masked, lambda: part(j))
+            return b.loop(j, cols, n, [], one_by_one)
+
+        if self.target.masks:
+            run(self.masks(inside))
+        else:
+            b.if_else(inside >= n * self.width, lambda: run(whole), ragged)
 
     def in_tall_tiles(self, count: Val) -> Val:
         """How many of the rows are in tall tiles, so that the least is computed in vain: the rest
@@ -239,7 +266,7 @@ class _Tile:
         number = self.b.pure("udiv {T} {0}, {1}", (j, panel), "i64")
         return self.at(self.at(right, number * self.arg("bp")), j - number * panel)
 
-    def masks(self, left: Val) -> list[str]:
+    def masks(self, left: Val) -> Masks:
         """Which lanes of each vector are inside, as registers."""
         b, n = self.b, self.lanes
         out = []
@@ -258,9 +285,9 @@ class _Tile:
         height: int,
         rows: Val,
         table: Val,
-        masks: list[str],
+        masks: Masks,
     ) -> None:
-        b, n = self.b, self.lanes
+        b, n, width = self.b, self.lanes, len(masks)
         pointers = []
         for i in range(height):
             pointers.append(self.at(left, b.load("i64", b.gep(b.gep(table, r, 8), 8 * i))))
@@ -269,28 +296,28 @@ class _Tile:
             self.at(out, b.call("smin", r + i, last) * self.arg("ldc")) for i in range(height)
         ]
         for row in targets:
-            for k in range(self.width):
+            for k in range(width):
                 self.b.prefetch(self.at(row, k * n), writes=True)
         sums = height + self.bytewise  # a row more: sums of columns
-        start = b.splat(b.lit(0, self.sum), n).regs * (sums * self.width)
+        start = b.splat(b.lit(0, self.sum), n).regs * (sums * width)
         n1, n2, length = self.arg("n1"), self.arg("n2"), self.arg("len")
         t1, t2, ks = self.arg("t1"), self.arg("t2"), self.arg("ks")
         u1, u2, bs = self.arg("u1"), self.arg("u2"), self.arg("bs")
 
         def element(offset: Val, state: list[Val]) -> list[Val]:
             acc, source, ahead = state
-            for k in range(self.width):
+            for k in range(width):
                 b.prefetch(b.gep(ahead, apart * k), 2)
-            columns = [self.factor(self.column(source, k, masks)) for k in range(self.width)]
+            columns = [self.factor(self.column(source, k, masks)) for k in range(width)]
             regs: list[str] = []
             for i, pointer in enumerate(pointers):
                 word = b.load(self.t, self.at(pointer, offset))
                 value = self.factor(b.splat(word ^ FLIPPED if self.bytewise else word, n))
-                for k in range(self.width):
-                    old = Val(b, self.sum, n, (acc.regs[i * self.width + k],))
+                for k in range(width):
+                    old = Val(b, self.sum, n, (acc.regs[i * width + k],))
                     regs += self.step(value, columns[k], old).regs
-            for k in range(self.width if self.bytewise else 0):
-                old = Val(b, self.sum, n, (acc.regs[height * self.width + k],))
+            for k in range(width if self.bytewise else 0):
+                old = Val(b, self.sum, n, (acc.regs[height * width + k],))
                 regs += self.step(b.splat(b.lit(ONES, "i32"), n), columns[k], old).regs
             return [Val(b, self.sum, n, tuple(regs)), self.at(source, bs), b.gep(ahead, pace)]
 
@@ -323,14 +350,14 @@ class _Tile:
         def added() -> list[Val]:
             regs: list[str] = []
             for row in targets:
-                for k in range(self.width):
+                for k in range(width):
                     regs += self.column(row, k, masks, self.sum).regs
             return [Val(b, self.sum, n, tuple(regs)) + done]
 
         total = b.if_else(self.arg("more").ne(0), added, lambda: [done])[0]
         for i, row in enumerate(targets):
-            for k in range(self.width):
-                self.write(row, k, total.regs[i * self.width + k], masks)
+            for k in range(width):
+                self.write(row, k, total.regs[i * width + k], masks)
 
     def next_panel(self, right: Val, following: Val, r: Val, depth: Val) -> Val:
         """Where the tile from row r on begins to fetch the next panel of B into the second-level
@@ -418,11 +445,11 @@ class _Tile:
         assert total is not None
         return total
 
-    def column(self, source: Val, k: int, masks: list[str], t: str = "") -> Val:
+    def column(self, source: Val, k: int, masks: Masks, t: str = "") -> Val:
         b, n, t = self.b, self.lanes, t or self.t
         vt = f"<{n} x {t}>"
         p = self.at(source, k * n).regs[0]
-        if masks:
+        if masks[k] is not None:
             lanes = f"<{n} x i1> {masks[k]}"
             name = self.masked("load", t)
             text = f"call {vt} @{name}(ptr {p}, i32 {self.size}, {lanes}, {vt} zeroinitializer)"
@@ -440,11 +467,11 @@ class _Tile:
         )
         return name
 
-    def write(self, row: Val, k: int, reg: str, masks: list[str]) -> None:
+    def write(self, row: Val, k: int, reg: str, masks: Masks) -> None:
         b, n = self.b, self.lanes
         vt = f"<{n} x {self.sum}>"
         p = self.at(row, k * n).regs[0]
-        if masks:
+        if masks[k] is not None:
             name = self.masked("store", self.sum)
             lanes = f"<{n} x i1> {masks[k]}"
             b.line(f"call void @{name}({vt} {reg}, ptr {p}, i32 {self.size}, {lanes})")
