@@ -109,3 +109,22 @@ def test_indices_of_loops_are_known_through_arithmetic():
     assert "clamp" not in pb.jit(f).lower(np.zeros(8, np.float32)).as_text("loops")
     want = sum(DATA[8 * k + 4 : 8 * k + 12] for k in range(20))
     np.testing.assert_allclose(np.asarray(pb.jit(f)(np.zeros(8, np.float32))), want, rtol=1e-5)
+
+
+def test_counted_numbers_are_divided_as_indices_are():
+    """A sieve: no divisor is 0 or negative, nor is what it divides."""
+
+    def crossed(np_, sieve):
+        def step(i, sieve):
+            k = np_.arange(sieve.shape[0])
+            return np_.where((k % i == 0) & (k > i), 0.0, sieve)
+
+        fori_loop = lax.fori_loop if np_ is jnp else jax.lax.fori_loop
+        return fori_loop(2, 20, step, sieve)
+
+    with pb.enable_x64(), jax.enable_x64():
+        sieve = np.ones(301)
+        function = pb.jit(lambda s: crossed(jnp, s))
+        assert "irem" in function.lower(sieve).as_text("loops")
+        expected = jax.jit(lambda s: crossed(jax.numpy, s))(sieve)
+        assert np.array_equal(function(sieve), expected)

@@ -358,6 +358,19 @@ def test_integers_in_lanes_are_divided_by_one_number(isa, dtype, op):
     check(kernel, [x, y, np.zeros((len(y), len(x)), t)], [len(y), len(x)], isa)
 
 
+@pytest.mark.parametrize("op", ["idiv", "irem"])
+def test_indices_in_lanes_are_divided(isa, op):
+    """Around multiples of each divisor, up to where doubles do not count halves any more."""
+    y = np.array([1, 2, 3, 5, 7, 10, 77, 4097, 2**31 - 1, 2**31, 2**45 + 1, 2**51 - 1], np.int64)
+    rng = np.random.default_rng(0)
+    edges = np.array([2**k + e for k in range(51) for e in (-1, 0, 1)], np.int64)
+    x = np.concatenate([edges, *((2**51 // y - k) * y + e for k in (1, 2) for e in (-1, 0, 1))])
+    x = np.concatenate([x, rng.integers(0, 2**51, 50) // 7 * 7, rng.integers(0, 5000, 100)])
+    x = np.clip(x, 0, 2**51 - 1)
+    kernel = _divided_by_each("i64", op)
+    check(kernel, [x, y, np.zeros((len(y), len(x)), np.int64)], [len(y), len(x)], isa)
+
+
 def test_what_is_odd_about_one_divisor_is_asked_before_its_loop():
     text, _ = emit_module(_divided_by_each("i32", "div"))
     assert "fdiv double" in text and "fdiv <" not in text

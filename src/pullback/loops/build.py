@@ -47,6 +47,7 @@ __all__ = ["TRUE", "Builder", "Index", "Ix", "Scope", "i64", "kernel_of"]
 HOIST_FROM = 17  # integers from here on are kernel arguments
 LOOKED_BACK = 16  # statements
 LONG = 1 << 21  # bytes of an operand that does not stay in a core's caches
+OF_INDICES = {"div": "idiv", "rem": "irem"}
 TRUE = Const(True, "bool")
 FALSE = Const(False, "bool")
 
@@ -155,6 +156,7 @@ class Builder:
         # Where conditions on a loop's variable change, for those that were asked for.
         self.cuts: dict[_Leaf, set[int]] = {}
         self.turns: dict[_Leaf, set[int]] = {}  # where a remainder begins anew, if at few places
+        self.periods: dict[_Leaf, int] = {}  # after how many steps all remainders are the same
         self._interned: dict[Any, Ix] = {}
         self._leaves: dict[Any, _Leaf] = {}
 
@@ -269,6 +271,8 @@ class Builder:
                 if is_known(op, args, attrs):
                     self.made[found] = op, tuple(args)
                 self.levels[found] = level
+                if op in OF_INDICES and dtype == "i64" and known and self._in_order(*args):
+                    op = OF_INDICES[op]
                 scope.stmts.append(Let(found, op, tuple(args), attrs))
             scope.memo[key] = found
         if type(found) is Var:
@@ -281,6 +285,11 @@ class Builder:
         return found
 
     # ---- what is known of integers
+
+    def _in_order(self, x: Atom, y: Atom) -> bool:
+        """Whether a dividend and a divisor are as those of indices are."""
+        (least, most), (divisor, _) = bounds_of(self, x), bounds_of(self, y)
+        return least >= 0 and most < 1 << 31 and divisor > 0
 
     def know(self, atom: Atom, x: Index) -> None:
         """From now on an integer atom is known to be this index; `x` fits its dtype."""
@@ -682,6 +691,8 @@ class Builder:
                 return self.mod(leaf.base, n)
             if leaf.kind == "var" and base.hi < n * FEW_TURNS:
                 self.turns.setdefault(leaf, set()).update(range(n, base.hi + 1, n))
+            elif leaf.kind == "var":
+                self.periods[leaf] = math.lcm(self.periods.get(leaf, 1), n)
         return self._leaf("mod", None, base, n, base.level, 0, min(n - 1, base.hi))
 
     def unravel(self, x: Index, shape: Sequence[int]) -> tuple[Index, ...]:

@@ -44,6 +44,7 @@ CHAIN = 200.0  # more than this in one element becomes a value of its own
 TOGETHER = 120_000.0  # the same for results without axes; less than a parallel nest has
 SHORT_ROW = 16  # elements of a row that are unrolled,
 MANY_ROWS, FEW_ROWS = 64, 4  # in so many lanes at least; where they need whole rows, in so many
+MOST_ACROSS = 4_000.0  # operations of such rows, all of which is code of its own
 SHORT_TAIL = 8  # elements that leave lanes idle
 MUCH_ALONE = 10_000.0  # work on single values after reductions that is worth lanes, and a loop
 SMALL = 20_000.0  # work of a nest that is cheap enough to merge with others of any shape
@@ -270,6 +271,8 @@ def _reads_once(node: Node, repeated: bool) -> bool | Node:
     how = getattr(node.at, "once", None)
     if isinstance(how, Node):
         return how
+    if how == "reshaped":  # where it is stored, it is computed axis by axis (_before_reshape)
+        return node.wanted
     return how == "alone" or (
         how == "joined" and node.wanted and worth_pieces(node.shape, repeated)
     )
@@ -476,12 +479,13 @@ class _Planner:
 
 def in_lanes_across(members: Sequence[Node], k: int) -> bool:
     """Whether values whose first k axes run together have rows so short that lanes run across
-    them."""
+    them, and so little to compute in each that all of it may be written out."""
     rows = math.prod(members[0].shape[:k])
     return (
         rows >= FEW_ROWS
         and all(m.kind == "pw" for m in members)
         and all(math.prod(m.shape[k:]) <= SHORT_ROW for m in members)
+        and sum(m.cost * math.prod(m.shape[k:]) for m in members) <= MOST_ACROSS
     )
 
 

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pullback.loops.build import Builder, Index
+from pullback.loops.build import Builder, Index, Ix
 from pullback.loops.fuse import (
     Nest,
     breaks_of,
@@ -37,7 +37,7 @@ from pullback.loops.lower.graph import (
     store_slot,
 )
 from pullback.loops.lower.shape import merges
-from pullback.loops.pieces import branches, lane_pieces, worth_pieces
+from pullback.loops.pieces import SHORT, branches, lane_pieces, pieces_of, worth_pieces
 from pullback.loops.reducing import (
     Targets,
     parallel_reduce,
@@ -245,8 +245,14 @@ def emit_nest(b: Builder, nest: Nest) -> None:
     elif turned is not None:
         rows_at = lambda idx: _emit_rows(b, nest, phases, in_memory, idx, lanes, False)
         emit_turned(b, nest, turned, parallel, rows_at)
-    elif simple and period == 1 and not narrow and _short_rows(extents, members):
-        _emit_short_rows(b, extents, parallel, body)
+    elif (
+        simple
+        and period == 1
+        and not narrow
+        and _short_rows(extents, members)
+        and _emit_short_rows(b, extents, parallel, body)
+    ):
+        pass
     else:
         chunk = chunk_of_columns(members, extents[-1] if extents else 1)
         cut = simple or (narrow > 0 and all(m.kind == "pw" for m in members))
@@ -270,19 +276,23 @@ def _short_rows(extents: Sequence[int], members: Sequence[Node]) -> bool:
 
 def _emit_short_rows(
     b: Builder, extents: Sequence[int], parallel: bool, body: Callable[[list[Index]], None]
-) -> None:
+) -> bool:
     """Row after row for one vector of columns: what all rows have in common, and the mask of the
-    lanes, stay in registers."""
+    lanes, stay in registers. False, and nothing is written, where conditions on a column change
+    and rows are wide enough to be written in pieces, inside which they are known."""
     rows, columns = extents
     size = CHUNK // columns
+    seen: list[Ix] = []
 
     def chunk(lo: Atom | None, hi: Atom | None) -> None:
         def column(j: Index) -> Sequence[Atom]:
+            seen.extend([j] if isinstance(j, Ix) else [])
+
             def row(i: Index) -> Sequence[Atom]:
                 body([i, j])
                 return ()
 
-            b.loop(rows, "seq", row, lo=lo, hi=hi)
+            pieces_of(b, rows, "seq", row, lo, hi)
             return ()
 
         b.loop(columns, "vector", column)
@@ -296,6 +306,10 @@ def _emit_short_rows(
         b.loop(-(-rows // size), "parallel", part)
     else:
         chunk(None, None)
+    if columns < SHORT or not any(b.cuts.get(j.terms[0][0]) for j in seen):
+        return True
+    b.scopes[-1].stmts.pop()
+    return False
 
 
 def _picks(nest: Nest) -> bool:

@@ -10,6 +10,7 @@ from pullback.loops.turned import places_read
 
 __all__ = ["narrow_axes", "row_breaks", "short_inside"]
 
+FEWEST = 2  # times as long as a last axis is the one before it, for lanes along that one
 LARGE = 1 << 12  # elements of an array of which code for several indices is worth writing
 SEVERAL_COST = 30.0  # of an element whose code is written for every index of several axes
 
@@ -30,13 +31,17 @@ def narrow_axes(nest: Nest) -> int:
     if shape[-2] >= 16:
         apart = alike and (any(map(_joined, members)) or _apart(nest))
         return 1 if nest.lanes or apart else 0
-    if not alike or sum(m.cost for m in members) > SEVERAL_COST or _apart(nest) is None:
+    if not alike:
         return 0
+    # Where lanes are few either way, there are more along the longer axis.
+    longer = 1 if any(map(_joined, members)) and shape[-2] >= FEWEST * shape[-1] else 0
+    if sum(m.cost for m in members) > SEVERAL_COST or _apart(nest) is None:
+        return longer
     count = 2
     while count < k and math.prod(shape[k - count - 1 :]) <= SHORT_ROW and shape[-count - 1] < 16:
         count += 1
     many = count < k and shape[-count - 1] >= 16
-    return count if many and math.prod(shape[k - count :]) <= SHORT_ROW else 0
+    return count if many and math.prod(shape[k - count :]) <= SHORT_ROW else longer
 
 
 def short_inside(nest: Nest) -> int | None:

@@ -306,9 +306,40 @@ def _index_division(b: Builder, op: str, x: Val, y: Val) -> Val:
         if y.c is None:  # hoisted out of a loop that never runs, the divisor may be an empty extent
             y = b.select(y.eq(0), 1, y, like=y.t)
         return b.binary("udiv" if op == "idiv" else "urem", x, y)
+    if x.n > 1 and x.t == "i64" and b.target.level in ("avx2", "sse2"):
+        return _division_in_doubles(b, op, x, y)
     quotient = b.cast("sitofp", x, "double") / b.cast("sitofp", y, "double")
     q = b.cast("fptosi", quotient, x.t)
     return q if op == "idiv" else x - q * y
+
+
+TO_DOUBLE = 1 << 52  # from here to twice this, a double's last bits are an integer's
+TO_INTEGER = 3 << 51  # the same in the middle of that range: what is added may be a bit less than 0
+
+
+def _division_in_doubles(b: Builder, op: str, x: Val, y: Val) -> Val:
+    """Of lanes in 0..2**51, where no instruction converts them: an integer in the last bits of
+    2**52 is that much more than 2**52, and what is added to one and a half times that is rounded
+    to an integer. (x + 1/2) / y is at least half a y-th away from what would be rounded to another
+    one than x // y."""
+
+    def double(v: Val) -> Val:
+        if v.n == 1:
+            return b.cast("sitofp", v, "double")
+        return b.bitcast(v | b.bitcast(b.lit(float(TO_DOUBLE), "double"), "i64"), "double") - float(
+            TO_DOUBLE
+        )
+
+    def integer(v: Val) -> Val:
+        magic = b.bitcast(b.lit(float(TO_INTEGER), "double"), "i64")
+        return b.bitcast(v + float(TO_INTEGER), "i64") ^ magic
+
+    wide, by = double(x), double(y)
+    quotient = (wide + 0.5) / by - 0.5
+    if op == "idiv":
+        return integer(quotient)
+    whole = (quotient + float(TO_INTEGER)) - float(TO_INTEGER)
+    return integer(wide - whole * by)
 
 
 def _division(b: Builder, op: str, dtype: str, x: Val, y: Val) -> Val:

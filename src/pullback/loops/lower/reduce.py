@@ -110,14 +110,15 @@ def _reduce_real(g: Graph, op: str, x: Node, axes: tuple[int, ...], acc: str, dt
 
 def _elements(x: Node, axes: tuple[int, ...]) -> tuple[Callable[..., Any], list[Any]]:
     """How a reduction reads its operand, and what that is. Of a few values that were stacked to be
-    reduced, each is read where it is: the reduction is unrolled, and they are not joined."""
+    reduced, each is read where it is where the reduction is unrolled: they are not joined."""
     parts, axis = x.stacked or ((), 0)
     if axes != (axis,) or axis == len(x.shape) - 1 or not 0 < len(parts) <= SHORT:
         return (lambda b, idx: read(x, b, idx)), [(x, None)]
 
     def element(b: Builder, idx: tuple[Index, ...]) -> Any:
         k = idx[axis]
-        assert isinstance(k, int)
+        if not isinstance(k, int):  # beside a reduction that is a loop
+            return read(x, b, idx)
         return read(parts[k], b, (*idx[:axis], 0, *idx[axis + 1 :]))
 
     own = tuple(None if k == axis else k for k in range(len(x.shape)))

@@ -68,6 +68,7 @@ def reshape(g: Graph, x: Node, shape: tuple[int, ...]) -> Node:
                     out[k] = i
         return read(x, b, tuple(out))
 
+    at.once = "reshaped"  # type: ignore[attr-defined]
     # Axes inside one group may be merged again: their row-major index is all that is used.
     inside = {k for o, n in groups if len(n) > 1 for k in n[:-1] if len(o) == 1}
     node = g.pointwise(
