@@ -79,6 +79,10 @@ SAMPLERS: dict[str, tuple[Sampler, tuple[str, ...]]] = {
     "loggamma": (lambda R, k, s, d: R.loggamma(k, 0.3, s, d), FLOATS),
     "logistic": (lambda R, k, s, d: R.logistic(k, s, d), FLOATS),
     "lognormal": (lambda R, k, s, d: R.lognormal(k, 0.5, s, d), FLOATS),
+    "lognormal wide": (
+        lambda R, k, s, d: R.lognormal(k, 3.0, s, d),
+        ("float32", "float64", "complex64"),
+    ),
     "maxwell": (lambda R, k, s, d: R.maxwell(k, s, d), FLOATS),
     "multinomial": (lambda R, k, s, d: R.multinomial(k, 20, P3, shape=(*s, 3)), NO_DTYPE),
     "multivariate_normal": (

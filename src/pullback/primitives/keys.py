@@ -23,8 +23,8 @@ from ..core.primitive import Primitive
 from ..core.trace import Tracer, current_trace, trace_state_clean
 from ..lazy_imports import lazy_module
 from .convert import convert_element_type_p
-from .elementwise import eq_p, mul_p, ne_p
-from .layout import broadcast_in_dim, broadcast_in_dim_p, reshape, squeeze, transpose
+from .elementwise import eq_p, ne_p
+from .layout import broadcast_in_dim, reshape, squeeze, transpose
 from .reductions import reduce_and, reduce_or
 from .shape import index_in_dim, slice_in_dim
 
@@ -487,8 +487,9 @@ def _eval_physical(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
         return base_array(v.val) if isinstance(v, Literal) else env[v]
 
     makers: dict[Any, JaxprEqn] = {}
+    wanted_ones = {maker for _, maker in rules_of_pairs.values()}
     for eqn in jaxpr.eqns:
-        if eqn.primitive in (mul_p, broadcast_in_dim_p):
+        if eqn.primitive in wanted_ones:
             makers[eqn.outvars[0]] = eqn
         with source.using(eqn.source_info):
             args = [read(v) for v in eqn.invars]
@@ -499,6 +500,8 @@ def _eval_physical(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
                 outs = _lower_eqn(eqn, args)
             else:
                 avals, parts = [v.aval for v in eqn.invars], [read(v) for v in maker.invars]
+                if "jaxpr" in maker.params:  # a call: what it calls comes first
+                    parts.insert(0, maker.params["jaxpr"])
                 rule = physical_rules[eqn.primitive]
                 outs = [rule(avals, *args, **eqn.params, parts=parts)]
         env.update(zip(eqn.outvars, outs, strict=True))

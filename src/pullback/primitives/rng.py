@@ -288,7 +288,7 @@ fused_multiply_add_p: Primitive = Primitive(
 )
 
 
-def _compiled_as_jaxs(plain: Primitive, physical: Callable[..., Any]) -> Primitive:
+def compiled_as_jaxs(plain: Primitive, physical: Callable[..., Any]) -> Primitive:
     """What programs show as `plain`, rounded as JAX's compiler does it: by the rule `physical`."""
 
     def jvp(primals: Any, tangents: Any, **params: Any) -> Any:
@@ -380,13 +380,13 @@ _CONTRACTED = (np.dtype(np.float16), *_NATIVE)
 
 # A product and another number: their `add` or `sub` takes the product's factors for one
 # fused_multiply_add. JAX's compiler does the same to uniform numbers in a range.
-contracted_add_p = _compiled_as_jaxs(add_p, _sum_physical)
-contracted_sub_p = _compiled_as_jaxs(sub_p, _difference_physical)
+contracted_add_p = compiled_as_jaxs(add_p, _sum_physical)
+contracted_sub_p = compiled_as_jaxs(sub_p, _difference_physical)
 # A quotient: JAX's compiler multiplies by the reciprocal, rounded, of a divisor that is a constant
 # or is broadcast.
-spread_div_p = _compiled_as_jaxs(div_p, _quotient_physical)
+spread_div_p = compiled_as_jaxs(div_p, _quotient_physical)
 # A sum of each row's few numbers, or products.
-short_sum_p = _compiled_as_jaxs(reduce_sum_p, _short_sum_physical)
+short_sum_p = compiled_as_jaxs(reduce_sum_p, _short_sum_physical)
 rules_of_pairs[short_sum_p] = 0, mul_p
 rules_of_pairs[contracted_add_p] = 0, mul_p
 rules_of_pairs[contracted_sub_p] = 1, mul_p

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
+from ..api.jit import jit
 from ..api.placement import lay_out
+from ..control.call import jit_p
+from ..core.avals import typeof
+from ..core.jaxpr import Literal, eval_jaxpr
 from ..numpy.ufuncs_more import clip_jit
+from ..primitives import rng
 from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_element_type, stop_gradient
 from ..primitives.elementwise import (
@@ -20,6 +26,7 @@ from ..primitives.elementwise import (
     le,
     lt,
     mul,
+    mul_p,
     neg,
     nextafter,
     pow,
@@ -27,6 +34,7 @@ from ..primitives.elementwise import (
     sign,
     sub,
 )  # fmt: skip
+from ..primitives.keys import lower_keys, rules_of_pairs
 from ..primitives.maths import sqrt, tan
 from .base import (
     as_dtype,
@@ -391,8 +399,42 @@ def lognormal(
     d = _normal_dtype(dtype)
     check_safe("lognormal", d, as_array(sigma))
     shape = result_shape("lognormal", shape, as_array(sigma))
-    scaled = mul(normal(key, shape, d), spread_array(as_dtype(sigma, d), shape))
-    return exp(scaled)
+    return _lognormal(consume("normal", key), sigma, shape=shape, dtype=d)
+
+
+@partial(jit, static_argnames=("shape", "dtype"), inline=True)
+def _lognormal(key: Any, sigma: Any, shape: Any, dtype: Any) -> Any:
+    normals = _normal(key, shape=shape, dtype=dtype)
+    sigma = spread_array(as_dtype(sigma, dtype), shape)
+    return exp(_scaled_p.bind(normals, sigma, out_dtype=None))
+
+
+def _scaled_physical(avals: Any, x: Any, y: Any, *, out_dtype: Any, parts: Any = None) -> Any:
+    """`parts`: the call that gives x, and its operands."""
+    factors = None if parts is None or typeof(y).ndim else _factors(*parts)
+    if factors is None:
+        return mul(x, y)
+    return mul(factors[0], mul(y, factors[1]))
+
+
+def _factors(closed: Any, *args: Any) -> tuple[Any, Any] | None:
+    """A call's result as a product with a number, if it is one."""
+    closed = lower_keys(closed)
+    jaxpr = closed.jaxpr
+    maker = next((e for e in jaxpr.eqns if jaxpr.outvars[0] in e.outvars), None)
+    if maker is None or maker.primitive not in (jit_p, mul_p):
+        return None
+    operands = eval_jaxpr(jaxpr.replace(outvars=list(maker.invars)), closed.consts, *args)
+    if maker.primitive is jit_p:
+        return _factors(maker.params["jaxpr"], *operands)
+    numbers = [k for k, v in enumerate(maker.invars) if isinstance(v, Literal)]
+    return (operands[1 - numbers[0]], operands[numbers[0]]) if numbers else None
+
+
+# A product of a call's numbers and one number: JAX's compiler multiplies that into the number by
+# which the call has multiplied.
+_scaled_p = rng.compiled_as_jaxs(mul_p, _scaled_physical)
+rules_of_pairs[_scaled_p] = 0, jit_p
 
 
 def triangular(
