@@ -642,3 +642,10 @@ def _root(P: Any) -> Callable[[Any], Any]:
 
 add("root", _root, np.float32(2))
 add("grad of root", lambda P: P.grad(_root(P)), np.float32(2))
+
+# The one of two signals that slides, and the middle part alone
+for _mode in ("full", "same", "valid"):
+    for _k, (_a, _b) in enumerate(((V, V), (V[:2], V), (V, V[:2]))):
+        for _n in ("convolve", "correlate"):
+            add(f"signal.{_n} {_mode} {_k}", lambda P, n=_n, m=_mode: lambda x, y: getattr(
+                P.scipy.signal, n)(x, y, m), _a, _b)  # fmt: skip

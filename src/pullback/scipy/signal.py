@@ -134,25 +134,26 @@ def _convolve_nd(a: Any, b: Any, mode: str, precision: Any) -> Any:
     swap = all(p <= q for p, q in zip(sa, sb, strict=True))
     if not (no_swap or swap):
         raise ValueError("One input must be smaller than the other in every dimension.")
-    swapped = swap and not no_swap
-    if swapped:
-        a, b, sa, sb = b, a, sb, sa
     if typeof(a).ndim == 0:
         return a * b
+    if swap:  # the one that slides is the smaller, or the first
+        a, b = b, a
     if mode == "valid":
         pads = [(0, 0)] * len(sa)
-    elif mode == "same" and not swapped:
-        pads = [(n // 2, n - n // 2 - 1) for n in sb]
+    elif mode == "full":
+        pads = [(n - 1, n - 1) for n in typeof(b).shape]
     else:
-        pads = [(n - 1, n - 1) for n in sb]
-    out = lax.conv_general_dilated(
-        a[None, None], jnp.flip(b)[None, None], (1,) * typeof(a).ndim, pads, precision=precision
+        pads = [_middle(*sizes) for sizes in zip(sa, typeof(a).shape, typeof(b).shape, strict=True)]
+    b = jnp.flip(b)
+    return lax.conv_general_dilated(
+        a[None, None], b[None, None], (1,) * typeof(a).ndim, pads, precision=precision
     )[0, 0]
-    if mode == "same" and swapped:
-        # The middle part, of the size of the first operand.
-        starts = [(full - n) // 2 for full, n in zip(typeof(out).shape, sb, strict=True)]
-        out = out[tuple(slice(k, k + n) for k, n in zip(starts, sb, strict=True))]
-    return out
+
+
+def _middle(n: int, m: int, k: int) -> tuple[int, int]:
+    """The padding of m elements under a window of k that gives the middle n of the m + k - 1."""
+    low = k - 1 - (m + k - 1 - n) // 2
+    return low, n - (m + low - k + 1)
 
 
 def convolve(
