@@ -12,6 +12,7 @@ from llvm_kernels import ONE, ZERO, columnwise, elementwise, i64, loop, reductio
 
 from pullback.backends.llvm import (
     PlanError,
+    link,
     run_kernel,
     target as llvm_target,
     target_for,
@@ -795,3 +796,23 @@ def test_what_fills_no_vector_of_strided_loads_is_computed_in_lanes(isa):
     if isa.masks:
         text, _ = emit_module(kernel, isa)
         assert not re.search(r"(fmul|fma\.f32|fadd) float ", text)
+
+
+def test_what_a_mask_selects_is_stored_whole(isa):
+    """LLVM makes masked stores of elements that are put back as they were read: slow where masks
+    are vectors. See access.py."""
+    n, i, x, y = var("n"), var("i"), var("x", "i32"), var("y", "i32")
+    new, more = var("new", "i32"), var("more", "bool")
+    b = Buf("b", "i32", (n,), "inout")
+    body = (
+        Load(x, b, (i,)),
+        Let(more, "gt", (x, Const(3, "i32"))),
+        Let(y, "add", (x, Const(7, "i32"))),
+        Let(new, "select", (more, y, x)),
+        Store(b, (i,), new),
+    )
+    kernel = Kernel("some", (b,), (n,), (), (loop(i, n, "vector", *body),))
+    check(kernel, [np.arange(100, dtype="i4") % 7], [100], isa)
+    if isa.level == "avx2":
+        text, level = emit_module(kernel, isa)
+        assert "vpmaskmovd\t%ymm" not in link.assembly(text, isa, level)

@@ -555,6 +555,13 @@ def _only_lane(mask: str) -> int | None:
     return on[0] if len(on) == 1 else None
 
 
+def _is_kept_whole(b: Builder, value: str, size: int) -> bool:
+    """Whether a store must say that all of it counts. LLVM makes a masked store of one that puts
+    some of the elements back as they were read, which takes AMD's processors as long as a dozen
+    others where masks are vectors."""
+    return not b.target.masks and b.target.can_mask(size) and value in b.selected
+
+
 def _lane(b: Builder, pointer: str, offset: int) -> str:
     return b.gep(Val(b, "ptr", 1, (pointer,)), b.lit(offset, "i64")).regs[0]
 
@@ -567,7 +574,8 @@ def _store_contiguous(
         pointer = _vector_pointer(b, base, at.base, u * at.n, size).regs[0]
         value = values[u % len(values)]
         if mask is None:
-            b.line(f"store <{at.n} x {t}> {value}, ptr {pointer}, align {size}")
+            how = "store volatile" if _is_kept_whole(b, value, size) else "store"
+            b.line(f"{how} <{at.n} x {t}> {value}, ptr {pointer}, align {size}")
             continue
         masks = b.spread(mask, at.n)
         m = masks[u % len(masks)]

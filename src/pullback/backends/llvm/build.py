@@ -185,6 +185,7 @@ class Builder:
         # Pure instructions: the register, and the scope where it is known, with its depth.
         self.known: dict[str, tuple[str, int, Scope]] = {}
         self.some: set[str] = set()  # masks that have a lane on, whichever lanes they have off
+        self.selected: set[str] = set()  # vectors that a mask chose from two others
         self.count = 0
         self.block = "entry"
         self.literals: dict[tuple[str, float], Val] = {}
@@ -408,11 +409,13 @@ class Builder:
                 regs.append(self._place(f"select i1 {c}, {t} {p}, {t} {q}", (c, p, q), False))
             return Val(self, a.t, n, tuple(regs))
         n = max(cond.n, a.n, b.n)
-        return self.pure(
+        chosen = self.pure(
             "select {T} {0}, " + f"{self.ty(a.t, n)} {{1}}, {self.ty(a.t, n)} {{2}}",
             (cond, a, b),
             a.t,
         )
+        self.selected.update(chosen.regs)
+        return chosen
 
     def cast(self, op: str, x: Val, t: str) -> Val:
         if x.t == t:
