@@ -103,7 +103,7 @@ assert aside.settle(90.0)
 def test_the_library_is_mapped_while_the_package_is_imported(tmp_path: Path) -> None:
     """By a native thread, once, unless the import has LLVM compile the runtime; a fork waits for
     it; what the thread has compiled with is used on."""
-    environment = {**os.environ, "PULLBACK_CACHE_DIR": str(tmp_path)}
+    environment = {**os.environ, "PULLBACK_CACHE_DIR": str(tmp_path), "PULLBACK_STENCILS": "0"}
     for name in ("PULLBACK_CACHE", "PULLBACK_NATIVE"):
         environment.pop(name, None)
     for kind in ("first", "same", "other", "fork"):

@@ -30,8 +30,9 @@ EVERY = 0.1  # and between two lines
 
 @record
 class KernelEntry:
-    """How one kernel was made: `origin` is "LLVM", "disk" or "process"; seconds for its text and
-    in LLVM; whether its code is quick code that is to be replaced if it runs often."""
+    """How one kernel was made: `origin` is "LLVM", "stencils" (put together from machine code of
+    operators, without LLVM), "disk" or "process"; seconds for its text, or for putting it together,
+    and in LLVM; whether its code is quick code that is to be replaced if it runs often."""
 
     name: str
     origin: str
@@ -141,11 +142,11 @@ class CompileReport:
         if not self.programs:
             return "nothing has been compiled"
         head = ["program", "equations", "trace", "lower", "compile", "in all", "kernels",
-                "from LLVM", "from disk", "known"]  # fmt: skip
+                "from LLVM", "stencils", "from disk", "known"]  # fmt: skip
         rows = [
             [p.name, p.equations, duration(p.trace_seconds), duration(p.lower_seconds),
              duration(p.compile_seconds), duration(p.seconds), len(p.kernels), p.count("LLVM"),
-             p.count("disk"), p.count("process")]
+             p.count("stencils"), p.count("disk"), p.count("process")]
             for p in self.programs
         ]  # fmt: skip
         slowest = max(self.programs, key=lambda p: p.seconds)
@@ -178,8 +179,8 @@ def explain_compile(name: str | None = None) -> CompileReport:
     >>> f = pullback.jit(lambda x: x @ x)
     >>> out = f(jnp.ones((2, 2)))
     >>> print(pullback.explain_compile())  # doctest: +SKIP
-    program   equations   trace   lower  compile  in all  kernels  from LLVM  from disk  known
-    <lambda>          1  0.2 ms  1.1 ms   2.0 ms  3.3 ms        1          1          0      0
+    program   equations   trace   lower  compile  in all  kernels  from LLVM  stencils ...
+    <lambda>          1  0.2 ms  1.1 ms   2.0 ms  3.3 ms        1          1         0 ...
     ...
     """
     if name is None:

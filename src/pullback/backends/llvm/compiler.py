@@ -21,6 +21,8 @@ from pullback.backends.llvm.convert import from_memory, memory_type
 from pullback.backends.llvm.emit import Emitter, Module
 from pullback.backends.llvm.emit_reduce import AllLoops
 from pullback.backends.llvm.jit import JitCode
+from pullback.backends.llvm.patched import patched
+from pullback.backends.llvm.stencils import provided
 from pullback.backends.llvm.table import function_offset, provide
 from pullback.backends.llvm.target import Target, host_target
 from pullback.backends.llvm.tier import Haste
@@ -52,7 +54,8 @@ _compiled = 0
 
 
 def kernel_compile_count() -> int:
-    """How many kernels this process has sent through LLVM (hits in either cache do not count).
+    """How many kernels this process has made code for, through LLVM or from stencils (hits in
+    either cache do not count).
 
     >>> before = pullback.kernel_compile_count()
     >>> out = pullback.jit(lambda x: jnp.sin(x) + 1)(1.0)
@@ -396,7 +399,7 @@ def compile_kernel(
     quick: bool = False,
     later: list[Entry] | None = None,
 ) -> CompiledKernel:
-    """Machine code of a kernel: from this process, from disk, or through LLVM. `quick` takes
+    """Machine code of a kernel: from this process, from disk, or new. `quick` takes stencils, or
     LLVM's quick path, for a kernel that has little to do (unless it holds a loop of unknown
     length). What is to be stored on disk is stored, or put into `later`: somebody waits for the
     code, not for the file.
@@ -417,6 +420,9 @@ def _directly(
     for name in tiles_of(kernel):
         provide_tile(name, target, order.haste.of(name))
     key, found, order.origin = _known(kernel, target, order.haste.kernel, cache)
+    image = order.put_together(target) if found is None else None
+    if image is not None:
+        found = _stored(order, target, key, image, later, cache)
     if found is None:
         ir, level = order.write(target)
         start = time.perf_counter()
@@ -434,9 +440,21 @@ def _finished(
     later: list[Entry] | None,
     cache: DiskCache | None,
 ) -> CompiledKernel:
-    """What LLVM has just compiled: counted, stored, loaded."""
+    """What LLVM has just compiled."""
     image = loader.link(obj)
     image = replaced(image, quick=True) if order.is_quick else image
+    return _stored(order, target, key, image, later, cache)
+
+
+def _stored(
+    order: _Ordered,
+    target: Target,
+    key: str,
+    image: loader.Image,
+    later: list[Entry] | None,
+    cache: DiskCache | None,
+) -> CompiledKernel:
+    """New code: counted, stored, loaded."""
     _count_one()
     if cache is not None and later is not None:
         later.append((cache, key, image))
@@ -469,6 +487,19 @@ class _Ordered:
         self.text_seconds = time.perf_counter() - start
         self.lines = ir.count("\n")
         return ir, level
+
+    def put_together(self, target: Target) -> loader.Image | None:
+        """Code without LLVM, where quick code does and all of the kernel is covered."""
+        kernel, haste = self.kernel, self.haste
+        stencils = provided(target) if haste.kernel and haste.stencils else None
+        if stencils is None or waits(kernel) or _debug():
+            return None
+        start = time.perf_counter()
+        image = patched(kernel, target, stencils)
+        self.text_seconds = time.perf_counter() - start
+        if image is not None:
+            self.is_quick, self.origin = True, "stencils"
+        return image
 
     def entry(self) -> KernelEntry:
         """How it went, for `explain_compile`."""
@@ -532,6 +563,10 @@ class Compilation:
         self._begin_tiles(order)
         known = _known(order.kernel, self.target, order.haste.kernel, self.cache)
         order.key, order.done, order.origin = known
+        image = order.put_together(self.target) if order.done is None else None
+        if image is not None:
+            stored = _stored(order, self.target, order.key, image, self.later, self.cache)
+            order.done = stored
         if order.done is None:
             ir, level = order.write(self.target)
             job = Job(ir, level)

@@ -62,7 +62,7 @@ class AllLoops(Loops):
 
     def rows(self, e: Emitter, s: For, first: Val, last: Val) -> bool:
         """Whether a loop over short rows has been emitted, some rows side by side."""
-        found = rows_abreast(e, s, _vector_body)
+        found = rows_abreast(e, s, vector_body)
         if found is not None:
             run_abreast(self, e, found, first, last)
         return found is not None
@@ -85,7 +85,7 @@ class AllLoops(Loops):
             else:
                 self.vector(e, s)
         elif s.kind == "reduce":
-            if e.lanes == 1 and not e.in_lanes and is_unit(s) and _vector_body(s):
+            if e.lanes == 1 and not e.in_lanes and is_unit(s) and vector_body(s):
                 self.reduce(e, s)
             else:
                 self.reduce_in_order(e, s)
@@ -107,7 +107,7 @@ class AllLoops(Loops):
         bounds = [e.scalar_index(a) for a in (s.lo, s.hi, s.step)]
         e.module.straight = False
         if zero is None or any(v is None for v in bounds):
-            self.serial(e, _as_serial(s))
+            self.serial(e, as_serial(s))
             return
         lo, hi, step = (v for v in bounds if v is not None)
         inits = [e.full(e.val(c.init)) for c in s.carry]
@@ -554,7 +554,7 @@ class AllLoops(Loops):
             )
         lo, hi, step = (v for v in bounds if v is not None)
         e.module.straight, e.hot = False, True
-        late, early = _split_scan(s)
+        late, early = split_scan(s)
 
         def body(i: Val, carries: list[Val]) -> list[Val]:
             self.enter(e, s, i)
@@ -566,7 +566,7 @@ class AllLoops(Loops):
 
         e.depth += 1
         inits = [e.full(e.val(c.init)) for c in s.carry]
-        if e.lanes == 1 and not e.in_lanes and is_unit(s) and _scans_in_lanes(s):
+        if e.lanes == 1 and not e.in_lanes and is_unit(s) and scans_in_lanes(s):
             lo, inits = self.scan_lanes(e, s, lo, hi, inits, early, late)
         outs = e.b.loop(lo, hi, step, inits, body)
         e.depth -= 1
@@ -741,7 +741,7 @@ def _in_any_order(e: Emitter, s: For) -> For | None:
         return None
     if not isinstance(inner, For) or inner.kind != "reduce" or not is_unit(inner):
         return None
-    if not all(isinstance(x, (Let, Load)) for x in s.body[:-1]) or not _vector_body(inner):
+    if not all(isinstance(x, (Let, Load)) for x in s.body[:-1]) or not vector_body(inner):
         return None
     if tuple(c.init for c in inner.carry) != tuple(c.var for c in s.carry):
         return None
@@ -755,7 +755,7 @@ def _in_any_order(e: Emitter, s: For) -> For | None:
     return inner if free and maskable(e, inner.body) and not lane_by_lane(inner) else None
 
 
-def _vector_body(s: For) -> bool:
+def vector_body(s: For) -> bool:
     """Whether a reduction runs in lanes: named combiners, accumulators of one width, a body without
     loops or effects."""
     if not isinstance(s.combine, tuple) or has(s.body, Call, Alloc, Update, For, While):
@@ -770,7 +770,7 @@ def _vector_body(s: For) -> bool:
     return len(sizes) <= 1
 
 
-def _scans_in_lanes(s: For) -> bool:
+def scans_in_lanes(s: For) -> bool:
     """Whether a prefix loop runs in lanes: straight code, accesses that are contiguous."""
     region = s.combine.body if isinstance(s.combine, Region) else ()
     straight = not has((*s.body, *region), Call, Alloc, Update, For, While, If)
@@ -782,7 +782,7 @@ def _read(stmts: Sequence[Stmt]) -> list[object]:
     return list(variables)
 
 
-def _as_serial(s: For) -> For:
+def as_serial(s: For) -> For:
     """A reduction as a plain loop over its carries: the combiner is applied by the body."""
     old = tuple(c.var for c in s.carry)
     if isinstance(s.combine, Region):
@@ -803,7 +803,7 @@ def _as_serial(s: For) -> For:
     return For(s.index, s.lo, s.hi, s.step, "seq", s.carry, (*s.body, *steps), outs)
 
 
-def _split_scan(s: For) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
+def split_scan(s: For) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
     """(statements that need the updated carries, statements that come before)."""
     tainted: set[object] = {c.var for c in s.carry}
     late: list[Stmt] = []

@@ -44,7 +44,7 @@ class Image:
     quick: bool = False  # LLVM's quick path made it where its good one was wanted
 
 
-_SECTION, _SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
+SECTION, SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
 _R_64, _R_PC32, _R_PLT32, _R_PC64 = 1, 2, 4, 24
 _GOTPCREL = (9, 41, 42)
 _SHF_WRITE, _SHF_ALLOC = 1, 2
@@ -60,9 +60,9 @@ def _place(obj: bytes) -> tuple[list[tuple[int, ...]], list[bytes], dict[int, in
     shoff, shentsize, shnum, shstrndx = struct.unpack_from("<Q", obj, 40) + struct.unpack_from(
         "<HHH", obj, 58
     )
-    if shentsize != _SECTION.size:
+    if shentsize != SECTION.size:
         raise LinkError("an ELF object whose section headers have another size")
-    headers = list(_SECTION.iter_unpack(obj[shoff : shoff + shnum * shentsize]))
+    headers = list(SECTION.iter_unpack(obj[shoff : shoff + shnum * shentsize]))
     first = headers[shstrndx][4]
     names = [obj[first + h[0] : obj.index(b"\0", first + h[0])] for h in headers]
     offsets: dict[int, int] = {}
@@ -109,7 +109,7 @@ def link_elf(obj: bytes) -> Image:
     values: list[int | None] = []
     exported: dict[str, int] = {}
     table = obj[symtab[4] : symtab[4] + symtab[5]]
-    for k, (name, info, _, section, value, _) in enumerate(_SYMBOL.iter_unpack(table)):
+    for k, (name, info, _, section, value, _) in enumerate(SYMBOL.iter_unpack(table)):
         if section == _SHN_UNDEF or section in (_SHN_ABS, _SHN_COMMON):
             text = strings[name : strings.index(b"\0", name)].decode()
             if k and section != _SHN_ABS and text != "_GLOBAL_OFFSET_TABLE_":

@@ -22,6 +22,7 @@ from pullback.backends.llvm.cache import disk_cache, kernel_key
 from pullback.backends.llvm.called import functions_text, provide_functions
 from pullback.backends.llvm.compiler import load_text
 from pullback.backends.llvm.rem_pio2 import REM_PIO2
+from pullback.backends.llvm.stencils import provide_stencils
 from pullback.backends.llvm.table import (
     ALLOC,
     CANCEL,
@@ -200,6 +201,7 @@ def _provide_functions() -> None:
     code = load_text(partial(functions_text, target), target, 0, kernel_key("", target.key, name))
     code.keep_forever()
     provide_functions(target, code.symbols.__getitem__)
+    provide_stencils(target)
 
 
 def set_function(name: str, address: int) -> None:

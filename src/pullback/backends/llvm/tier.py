@@ -42,6 +42,11 @@ OUTSIDE_TILES = 0.02
 # twenty times as long: ten runs of what takes good code so many seconds a statement still gain. Of
 # few statements there is nothing to gain.
 ALONE, FEW_STATEMENTS = 2e-7, 10
+# Code put together from stencils has every value in memory, and runs half as fast as LLVM's quick
+# code, or slower where that has lanes and stencils have none: of kernels whose runs take longer,
+# LLVM's two milliseconds are repaid by some runs. Where LLVM's quick code has no lanes either, it
+# always does.
+STENCILS = 1e-5
 # Cutting loops for threads is more code, of a kernel of many loops much more; quick code of kernels
 # that run so long is cut, and that run so long a statement: scatters into a thousand places take
 # 2 ms less to be compiled uncut, and 0.7 ms more in a first run.
@@ -94,12 +99,14 @@ class Watched(Protocol):
 @record(eq=True)
 class Haste:
     """Whether quick code does: of a kernel, and of the tile functions that it calls; and whether
-    quick code of the kernel is for several threads, as good code is, or without lanes."""
+    quick code of the kernel is for several threads, as good code is, or without lanes; and whether
+    code from stencils does (patched.py)."""
 
     kernel: bool
     tiles: bool
     shared: bool = False
     alone: bool = False
+    stencils: bool = True
 
     def of(self, tile: str) -> bool:
         """Whether it does for a tile function by this name: what only transposes is a few times
@@ -159,7 +166,9 @@ def haste(work: float, seconds: float, own: float, tiles: bool, statements: int 
     quick = little or seconds <= QUICK_PROGRAM or own <= QUICK_KERNEL
     quick = quick or own * LOST <= statements * GOOD_STATEMENT
     alone = statements >= FEW_STATEMENTS and own <= statements * ALONE
-    return Haste(quick, little, shared, quick and alone and not shared)
+    alone = quick and alone and not shared
+    stencils = alone or (quick and not shared and own <= STENCILS)
+    return Haste(quick, little, shared, alone, stencils)
 
 
 class _Polite:

@@ -1,0 +1,148 @@
+"""Bytes of machine code, labels in them, and places in a frame on the stack: what patched.py writes
+code with that is put together from stencils."""
+
+from __future__ import annotations
+
+import struct
+
+from pullback.backends.llvm.loader import Image
+from pullback.backends.llvm.stencils import Key, Stencil, Stencils
+
+__all__ = [
+    "ADD",
+    "ADDRESS",
+    "ADD_LITERAL",
+    "ARGUMENTS",
+    "CALL_ALIGNED",
+    "COMPARE",
+    "FRAME_AGAIN",
+    "GREATER",
+    "IF_GREATER",
+    "JUMP",
+    "LESS",
+    "LOAD",
+    "NOT_GREATER",
+    "NOT_LESS",
+    "NOT_ZERO",
+    "STORE",
+    "SUB",
+    "VECTOR_IN",
+    "VECTOR_OUT",
+    "ZERO",
+    "Code",
+    "NoLanes",
+    "Refused",
+    "put_word",
+    "word",
+]  # fmt: skip
+
+MOST_SLOTS = 48 << 10  # bytes of the frame that values take
+word = struct.Struct("<i").pack
+put_word = struct.Struct("<i").pack_into
+
+# Instructions on rax and a place in the frame, whose address follows.
+LOAD, STORE, ADD, SUB = b"\x48\x8b\x87", b"\x48\x89\x87", b"\x48\x03\x87", b"\x48\x2b\x87"
+COMPARE, IF_GREATER, ADDRESS = b"\x48\x3b\x87", b"\x48\x0f\x4f\x87", b"\x48\x8d\x87"
+ADD_LITERAL = b"\x48\x05"
+JUMP, LESS, GREATER = b"\xe9", b"\x0f\x8c", b"\x0f\x8f"
+NOT_LESS, NOT_GREATER = b"\x0f\x8d", b"\x0f\x8e"
+ZERO, NOT_ZERO = b"\x0f\x84", b"\x0f\x85"
+# rdi = rsp + 8: the stack lies as where a function begins, which LLVM took stencils for.
+FRAME_AGAIN = b"\x48\x8d\x7c\x24\x08"
+CALL_ALIGNED = b"\x48\x83\xec\x08\xff\xd0\x48\x83\xc4\x08"  # of rax
+VECTOR_IN, VECTOR_OUT = b"\xc5\xfc\x10\x87", b"\xc5\xfc\x11\x87"  # 32 bytes through ymm0
+HALF_IN, HALF_OUT = b"\xc5\xf8\x10\x87", b"\xc5\xf8\x11\x87"  # 16 through xmm0
+# The registers of arguments after the context, from a place in the frame.
+ARGUMENTS = (b"\x48\x8b\xb7", b"\x48\x8b\x97", b"\x48\x8b\x8f", b"\x4c\x8b\x87", b"\x4c\x8b\x8f")
+
+
+class Refused(Exception):
+    """A kernel, or a loop in lanes, that has something for which there is no stencil."""
+
+
+class NoLanes(Refused):
+    """Something that lanes have no code for; one by one, the kernel may have."""
+
+
+class Code:
+    """Bytes with labels, and the frame's places."""
+
+    def __init__(self, stencils: Stencils) -> None:
+        self.stencils = stencils
+        self.code = bytearray()
+        self.labels: list[int] = []
+        self.jumps: list[tuple[int, int]] = []  # places of distances, and their labels
+        self.literals: list[tuple[int, bytes, int]] = []
+        self.top = 8  # the context's address lies at 0
+
+    def slot(self, size: int = 8) -> int:
+        at = self.top if size <= 8 else -(-self.top // 32) * 32
+        self.top = at + -(-size // 8) * 8
+        if self.top > MOST_SLOTS:
+            raise Refused
+        return at
+
+    def find(self, key: Key) -> Stencil:
+        """A stencil, which there must be."""
+        found = self.stencils.find(key)
+        if found is None:
+            raise Refused(key)
+        return found
+
+    def stencil(self, key: Key, *places: int) -> None:
+        """The code of a stencil whose operands, and then the result, lie at these places."""
+        text, holes, literals, lost = self.find(key)
+        code = self.code
+        base = len(code)
+        code += text
+        for at, k, more in holes:
+            put_word(code, base + at, places[k] + more)
+        for at, value, tail in literals:
+            self.literals.append((base + at, value, tail))
+        if lost:
+            code += FRAME_AGAIN
+
+    def on(self, instruction: bytes, place: int) -> None:
+        self.code += instruction
+        self.code += word(place)
+
+    def label(self) -> int:
+        self.labels.append(-1)
+        return len(self.labels) - 1
+
+    def mark(self, label: int) -> None:
+        self.labels[label] = len(self.code)
+
+    def jump(self, how: bytes, label: int) -> None:
+        self.code += how
+        self.jumps.append((len(self.code), label))
+        self.code += b"\0\0\0\0"
+
+    def copy(self, source: int, to: int, size: int = 8) -> None:
+        """Moves a value; the smallest are as long as a slot."""
+        k = 0
+        while size - k >= 16:
+            step = 32 if size - k >= 32 else 16
+            get, put = (VECTOR_IN, VECTOR_OUT) if step == 32 else (HALF_IN, HALF_OUT)
+            self.on(get, source + k)
+            self.on(put, to + k)
+            k += step
+        if k < size:
+            self.on(LOAD, source + k)
+            self.on(STORE, to + k)
+
+    def image(self) -> Image:
+        """What has been written, linked."""
+        code, pool = self.code, {}
+        for at, label in self.jumps:
+            put_word(code, at, self.labels[label] - at - 4)
+        sizes = sorted({len(value) for _, value, _ in self.literals}, reverse=True)
+        for size in sizes:
+            code += bytes(-len(code) % 64)
+            for _, value, _ in self.literals:
+                if len(value) == size and value not in pool:
+                    pool[value] = len(code)
+                    code += value
+        for at, value, tail in self.literals:
+            put_word(code, at, pool[value] - at - 4 - tail)
+        return Image(bytes(code), {"pb_kernel": 0}, quick=True)

@@ -1,0 +1,176 @@
+"""Code put together from stencils, without LLVM: each operator and each form of loop computes the
+bits of LLVM's code."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from pullback.backends.llvm import link, loader
+from pullback.backends.llvm.compiler import emit_module
+from pullback.backends.llvm.driver import Plan, scalar_word
+from pullback.backends.llvm.patched import patched
+from pullback.backends.llvm.stencils import SCALARS, provide_stencils, provided
+from pullback.backends.llvm.target import host_target
+from pullback.backends.llvm.threads import Context, prepare
+from pullback.loops.interpret import numpy_dtype
+from pullback.loops.ir import Buf, Carry, Const, For, Kernel, Let, Load, Store, Var
+from pullback.loops.ops import BITS, FLOATS, OPS, type_error
+
+prepare()
+provide_stencils(host_target())
+STENCILS = provided(host_target())
+pytestmark = pytest.mark.skipif(STENCILS is None, reason="no stencils on this machine")
+ONE, ZERO = Const(1, "i64"), Const(0, "i64")
+
+
+def run(image, kernel, arrays, dims=(), scalars=()):
+    """One run of linked code."""
+    code = loader.load_image(image)
+    plan = Plan(len(arrays))
+    words = [scalar_word(v, s.dtype) for v, s in zip(scalars, kernel.scalars, strict=True)]
+    plan.kernel(code.symbols["pb_kernel"], range(len(arrays)), dims, words)
+    plan.ret()
+    plan.finish()
+    plan.run((ctypes.c_int64 * plan.slot_words)(*[a.ctypes.data for a in arrays]), Context())
+
+
+def compiled(kernel, **how):
+    text, level = emit_module(kernel, **how)
+    return loader.link(link.assemble(text, host_target(), 0 if how else level))
+
+
+def same_bits(kernel, arrays, dims=(), scalars=()):
+    """Stencils, LLVM's good code, its quick code with and without lanes: the outputs agree."""
+    image = patched(kernel, host_target(), STENCILS)
+    assert image is not None
+    images = image, compiled(kernel), compiled(kernel, brief=True)
+    results = []
+    for one in images:
+        copies = [a.copy() for a in arrays]
+        run(one, kernel, copies, dims, scalars)
+        results.append(copies)
+    for other in results[1:]:
+        for buf, x, y in zip(kernel.params, results[0], other, strict=True):
+            assert _bits(x).tobytes() == _bits(y).tobytes(), f"{buf.name}: {x} {y}"
+    return results[0]
+
+
+def _bits(x):
+    """The bits of numbers; which NaN it is depends on what LLVM puts first."""
+    if x.dtype.kind != "f":
+        return x
+    x = x.copy()
+    x[np.isnan(x)] = np.nan
+    return x
+
+
+def edges(dtype, count, seed):
+    """Edge values and random ones."""
+    d, random = numpy_dtype(dtype), np.random.default_rng(seed)
+    if dtype == "bool":
+        return random.random(count) < 0.5
+    if dtype in FLOATS:
+        tiny, big = np.finfo(d).tiny, np.finfo(d).max
+        known = [0.0, 1, 0.5, 1.5, 2.5, tiny, tiny / 4, big, np.inf, 3e9, 2.0**31, 2.0**63, 1e-3]
+        known = [*known, *(-v for v in known), np.nan, 100.0]
+        more = random.normal(size=count) * 10.0 ** random.integers(-3, 4, count)
+    else:
+        lo, hi = np.iinfo(d).min, np.iinfo(d).max
+        known = [0, 1, 2, 3, 7, 31, 32, 63, 64, hi, hi - 1, lo, lo + 1, lo // 2, hi // 2]
+        more = random.integers(lo, hi, count, dtype=d)
+    out = np.concatenate([np.array(known, d), more.astype(d)])
+    random.shuffle(out)
+    return out[:count]
+
+
+COUNT = 173
+
+
+def elementwise(lets, inputs, kind):
+    """A loop over operations; each result goes to an array of its own."""
+    bufs = [Buf(f"in_{v.name}", v.dtype, (COUNT,), "in") for v in inputs]
+    outs = [Buf(f"out_{s.out.name}", s.out.dtype, (COUNT,), "out") for s in lets]
+    i = Var("i", "i64")
+    loads = [Load(v, b, (i,)) for v, b in zip(inputs, bufs, strict=True)]
+    stores = [Store(b, (i,), s.out) for s, b in zip(lets, outs, strict=True)]
+    for s in lets:
+        assert type_error(s) is None
+    loop = For(i, ZERO, Const(COUNT, "i64"), ONE, kind, (), (*loads, *lets, *stores))
+    return Kernel("k", (*bufs, *outs), (), (), (loop,))
+
+
+# Slow ones, what LLVM moves, and what other tests have.
+LEFT_OUT = {"zeta", "polygamma", "fma", "convert", "bitcast", "reduce_precision"}
+ATTRS = {
+    "round": [("mode", "away"), ("mode", "even")],
+    "integer_pow": [("y", 3), ("y", 0), ("y", 10)],
+}
+
+
+def operations(dtype, inputs, lanes):
+    """All operations of a type: all that there are in lanes, or the others."""
+    lets = []
+    x, y, z, p = inputs
+    for name, op in OPS.items():
+        if dtype not in op.dtypes or name in LEFT_OUT or (name == "neg" and dtype in FLOATS):
+            continue
+        out = "bool" if op.rule in ("cmp", "test") else dtype
+        for attrs in [(a,) for a in ATTRS[name]] if name in ATTRS else [()]:
+            key = ("mul", dtype) if name == "integer_pow" else (name, dtype)
+            rest = tuple(v for _, v in attrs) if name == "round" else ()
+            found = any((*key, n, *rest) in STENCILS for n in (4, 8, 16))
+            if found != lanes:
+                continue
+            args = (p, x, y) if name == "select" else (x, y, z)[: op.arity]
+            if name in ("idiv", "irem"):
+                continue
+            lets.append(Let(Var(f"{name}_{attrs and attrs[0][1]}", out), name, args, attrs))
+    return lets
+
+
+@pytest.mark.parametrize("lanes", [True, False])
+@pytest.mark.parametrize("dtype", SCALARS)
+def test_operators(dtype, lanes):
+    """In lanes and one by one."""
+    inputs = [Var(name, dtype) for name in "xyz"] + [Var("p", "bool")]
+    lets = operations(dtype, inputs, lanes)
+    for kind in ("vector", "seq") if lets else ():
+        kernel = elementwise(lets, inputs, kind)
+        same_bits(kernel, [edges(b.dtype, COUNT, k) for k, b in enumerate(kernel.params)])
+
+
+@pytest.mark.parametrize("source", SCALARS)
+def test_conversions(source):
+    x = Var("x", source)
+    groups = [SCALARS, ("f32", "i32", "u32", "bool"), ("f64", "i64", "u64", "f32", "i32", "bool")]
+    for dests in groups:
+        lets = [Let(Var(f"to_{d}", d), "convert", (x,)) for d in dests]
+        same = [d for d in dests if BITS[d] == BITS[source] and "bool" not in (d, source)]
+        lets += [Let(Var(f"as_{d}", d), "bitcast", (x,)) for d in same]
+        for kind in ("vector", "seq"):
+            kernel = elementwise(lets, [x], kind)
+            same_bits(kernel, [edges(b.dtype, COUNT, 1) for b in kernel.params])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "bool"])
+@pytest.mark.parametrize("op", ["add", "max", "or"])
+@pytest.mark.parametrize("count", [0, 7, 100, 9001])
+def test_reductions(dtype, op, count):
+    """In blocks, accumulators and lanes; and of rows, one after the other."""
+    if (dtype in FLOATS and op == "or") or (dtype == "bool" and op in ("add", "mul")):
+        return
+    x = edges(dtype, count, 3)
+    if dtype in FLOATS:
+        x = np.random.default_rng(4).normal(1, 0.01, count).astype(numpy_dtype(dtype))
+    for size, dims in ((Const(count, "i64"), ()), (Var("n", "i64"), (count,))):
+        buf, out = Buf("x", dtype, (count,), "in"), Buf("out", dtype, (1,), "out")
+        i, v, c, o = Var("i", "i64"), Var("v", dtype), Var("c", dtype), Var("o", dtype)
+        start = Const({"bool": False}.get(dtype, 2.0 if dtype in FLOATS else 2), dtype)
+        carry, body = (Carry(o, c, start),), (Load(v, buf, (i,)),)
+        loop = For(i, ZERO, size, ONE, "reduce", carry, body, (v,), (op,))
+        names = (size,) if dims else ()
+        kernel = Kernel("k", (buf, out), names, (), (loop, Store(out, (ZERO,), o)))
+        same_bits(kernel, [x, np.zeros(1, numpy_dtype(dtype))], dims)
