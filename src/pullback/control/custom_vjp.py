@@ -225,11 +225,18 @@ class _FlatVJP:
                 f"function {fun} had output container/pytree structure:\n    {functions}.\nFix: "
                 f"return in {fwd} what {fun} returns."
             )
-        if not all(map(typematch, have, held.out_avals)):
+        wrong = [
+            f"at {name} {given.str_short()} for {wanted.str_short()}"
+            for name, given, wanted in zip(
+                leaf_names(out_tree, "output"), have, held.out_avals, strict=True
+            )
+            if not typematch(given, wanted)
+        ]
+        if wrong:
             raise TypeError(
                 f"{said}shapes/dtypes of:\n    {rules}\nwhile the custom_vjp-decorated function "
                 f"{fun} had output shapes/dtypes of:\n    {functions}\nFix: return in {fwd} what "
-                f"{fun} returns."
+                f"{fun} returns ({'; '.join(wrong)})."
             )
 
     def _backward(self, flat: Sequence[Any]) -> list[Any]:

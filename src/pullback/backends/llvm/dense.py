@@ -29,6 +29,7 @@ BYTE_FEATURES = "+avx512vnni"
 FLIPPED, ONES = -0x7F7F7F80, 0x01010101  # of four bytes: the first bits, ones
 TALL, SHORT = 12, 8  # rows of tiles two vectors across, and of those that end a block
 NARROW = 8  # rows of tiles one vector across
+Branch = Callable[[], list[Val]]
 Masks = Sequence[str | None]  # the lanes of each vector across that are inside; None: all
 AHEAD = 32  # bytes of the next panel that are fetched in a step of the contracted index
 ARGUMENTS = (
@@ -230,14 +231,14 @@ class _Tile:
         whole: Masks = [None] * self.width
 
         def one_by_one(j: Val, _: list[Val]) -> list[Val]:
-            full = lambda: run([None], NARROW, j)
+            full: Branch = lambda: run([None], NARROW, j)
             return b.if_else(cols - j >= n, full, lambda: part(j))
 
         def part(j: Val) -> list[Val]:
             return run(self.masks(cols - j)[:1], self.narrow, j)
 
         def ragged() -> list[Val]:
-            masked = lambda: run(self.masks(inside))
+            masked: Branch = lambda: run(self.masks(inside))
             if not self.narrow:
                 return masked()
             if self.flat:
