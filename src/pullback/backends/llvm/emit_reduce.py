@@ -23,6 +23,7 @@ from pullback.backends.llvm.emit_loops import (
     tail_mask,
 )
 from pullback.backends.llvm.shuffles import shuffled
+from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (
     Alloc,
     Call,
@@ -722,15 +723,19 @@ def _to_slot(e: Emitter, v: Val, t: str) -> Val:
 
 
 def _reduce_lanes(e: Emitter, s: For) -> int:
-    """W: fixed by the accumulators where order matters, so that fusing more into the loop changes
-    nothing."""
+    return ordered_lanes(e.target, s) or lane_count(e, s)
+
+
+def ordered_lanes(target: Target, s: For) -> int:
+    """W where order matters: fixed by the accumulators, so that fusing more into the loop changes
+    nothing. 0 where it does not."""
     assert isinstance(s.combine, tuple)
     ordered = [
         8 if c.var.dtype == "f64" else 4
         for c, op in zip(s.carry, s.combine, strict=True)
         if c.var.dtype in FLOATS and op in ("add", "mul")
     ]
-    return e.target.lanes(max(ordered)) if ordered else lane_count(e, s)
+    return target.lanes(max(ordered)) if ordered else 0
 
 
 def _in_any_order(e: Emitter, s: For) -> For | None:

@@ -50,7 +50,7 @@ from pullback.loops.ir import (
     Update,
     Var,
 )  # fmt: skip
-from pullback.loops.ops import BITS, FLOATS, SIGNED, storage_bytes
+from pullback.loops.ops import FLOATS, SIGNED, storage_bytes
 from pullback.loops.tiles import is_tile, panel_width
 
 __all__ = ["Statements"]
@@ -207,6 +207,10 @@ class Statements(Code):
             if a in self.steps:
                 return self.counted(*self.steps[a], "i64")  # type: ignore[index]
         return self.spread_out(self.at(a), a.dtype, a not in self.inside)
+
+    def value(self, a: Atom) -> int:
+        """The place of a value in the shape of the current lanes."""
+        return self.lanes(a) if self.n > 1 else self.at(a)
 
     def spread_out(self, place: int, dtype: str, outside: bool) -> int:
         """A number in all lanes: before the loop, if it is known there."""
@@ -462,7 +466,7 @@ class Statements(Code):
                 self.where.pop(p, None)
                 places[p] = at
             self.block(how.body)
-            return [self.lanes(y) if self.n > 1 else self.at(y) for y in how.yields]
+            return [self.value(y) for y in how.yields]
         out = []
         for op, dtype, x, y in zip(how, dtypes, old, new, strict=True):
             at = self.slot(self.size(dtype))
@@ -586,12 +590,12 @@ class Statements(Code):
             return self.buffers[a]
         if a.dtype == "i64":
             return self.at(a)
-        if a.dtype in FLOATS or a.dtype == "bool" or BITS[a.dtype] > 64 or a.dtype not in HELD:
+        if a.dtype in FLOATS or a.dtype == "bool" or a.dtype not in HELD:
             raise Refused
-        at = self.slot()
         wide = "i64" if a.dtype in SIGNED else "u64"
         if a.dtype == wide:
             return self.at(a)
+        at = self.slot()
         self.stencil(("convert", a.dtype, 1, wide), self.at(a), at)
         return at
 

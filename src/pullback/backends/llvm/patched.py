@@ -24,6 +24,7 @@ from pullback.backends.llvm.emit_reduce import (
     ACCUMULATORS,
     BLOCK,
     as_serial,
+    ordered_lanes,
     scans_in_lanes,
     split_scan,
     vector_body,
@@ -132,7 +133,8 @@ class _Loops(Statements):
         kind = s.kind
         if kind == "vector" and self.n == 1 and not self.in_lanes:
             if not self.vector(s):
-                self.one_by_one(s)
+                with self.one_by_one():
+                    self.serial(s)
         elif kind == "reduce":
             in_blocks = self.n == 1 and not self.in_lanes and is_unit(s) and vector_body(s)
             (self.reduce if in_blocks else self.reduce_in_order)(s)
@@ -141,9 +143,11 @@ class _Loops(Statements):
         else:
             self.serial(s)
 
-    def one_by_one(self, s: For) -> None:
+    @contextmanager
+    def one_by_one(self) -> Iterator[None]:
+        """Iterations of a loop in lanes that run one after the other."""
         self.in_lanes, before = True, self.in_lanes
-        self.serial(s)
+        yield
         self.in_lanes = before
 
     def index_of(self, s: For) -> int:
@@ -183,9 +187,6 @@ class _Loops(Statements):
             (self.wide if self.n > 1 else self.where)[c.out] = at
             if self.n > 1:
                 self.where.pop(c.out, None)
-
-    def value(self, a: Atom) -> int:
-        return self.lanes(a) if self.n > 1 else self.at(a)
 
     def serial(self, s: For) -> None:
         """One iteration after the other."""
@@ -348,9 +349,8 @@ class _Loops(Statements):
             self.block(s.body)
             each()
 
-        self.in_lanes, before = True, self.in_lanes
-        self.loop(index, index, hi, 1, body)
-        self.in_lanes = before
+        with self.one_by_one():
+            self.loop(index, index, hi, 1, body)
 
     def reduce(self, s: For) -> None:
         """Blocks, accumulators and lanes of the contract."""
@@ -374,23 +374,12 @@ class _Loops(Statements):
         self.loop(first, s.lo, hi, BLOCK, block, bool(n))
         self.end_carries(s.carry, totals)
 
-    def reduce_lanes(self, s: For) -> int:
-        """The lanes of accumulators; see emit_reduce.py."""
-        assert isinstance(s.combine, tuple)
-        ordered = [
-            8 if c.var.dtype == "f64" else 4
-            for c, op in zip(s.carry, s.combine, strict=True)
-            if c.var.dtype in FLOATS and op in ("add", "mul")
-        ]
-        if ordered:
-            return self.target.lanes(max(ordered))
-        return min(64, self.target.lanes(data_bytes(s.body, s.carry)))
-
     def reduce_block(self, s: For, lo: int, hi: int) -> list[int]:
         """One block: four accumulators of lanes in memory, full vectors onto them, then what is
         left, element by element; at last they are folded."""
         assert isinstance(s.combine, tuple)
-        how, n = s.combine, self.reduce_lanes(s)
+        how = s.combine
+        n = ordered_lanes(self.target, s) or min(64, self.target.lanes(data_bytes(s.body, s.carry)))
         types = [c.var.dtype for c in s.carry]
         sizes = [storage_bytes(t) for t in types]
         areas = [self.slot(ACCUMULATORS * n * size) for size in sizes]
