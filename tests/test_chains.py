@@ -267,6 +267,24 @@ def test_what_is_no_chain() -> None:
     same_bits(from_afar, x)  # a chain: what is from afar is carried along
 
 
+def test_bodies_that_do_not_wait() -> None:
+    """Updates of many leaves are lowered once for all leaves of a shape, unless these are a few
+    numbers each, which share kernels."""
+
+    def update(slopes: Any, moments: Any, squares: Any) -> Any:
+        moments = [0.9 * m + 0.1 * g for m, g in zip(moments, slopes, strict=True)]
+        squares = [0.99 * v + 0.01 * g * g for v, g in zip(squares, slopes, strict=True)]
+        return moments, squares
+
+    def leaves(count: int) -> Any:
+        return tuple([values(count) for _ in range(50)] for _ in range(3))
+
+    assert len(found(update, *leaves(100))) == 2
+    assert not found(update, *leaves(8))
+    same_bits(update, *leaves(100))
+    same_bits(update, *leaves(8), chain=False)
+
+
 @pytest.mark.parametrize("count", [3, 4, 7])
 def test_few_long_bodies(count: int) -> None:
     def function(ws: Any, x: Any) -> Any:

@@ -34,7 +34,7 @@ STREAMS = 8  # arrays of their own that such bodies may read and write together
 WINDOW = 4  # equations that must recur for their distance to be tried as a period
 PERIODS = 8  # distances that are tried
 FEW = 16  # elements that an update of few elements writes
-INDEPENDENT = 10_000  # elements that a body without carries computes, to be worth its own kernels
+INDEPENDENT = 256  # elements that a body without carries computes, to be worth its own kernels
 
 # What may be computed again: a few operations an element, or none.
 CHEAP = frozenset((
