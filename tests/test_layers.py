@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -56,7 +57,6 @@ def module_name(path: Path) -> str:
 
 
 MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
-TREES = {name: ast.parse(path.read_text(), str(path)) for name, path in MODULES.items()}
 
 
 def rank(name: str) -> int:
@@ -85,6 +85,17 @@ def imports(node: ast.AST, inside: bool = False) -> Iterator[tuple[ast.stmt, boo
         else:
             local = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             yield from imports(child, inside or local)
+
+
+@functools.cache
+def statements() -> list[tuple[str, ast.stmt, bool]]:
+    """Every module's imports, and whether they stand inside a function. Read once, by the worker
+    that runs these tests: each worker of a run imports this file."""
+    return [
+        (name, statement, inside)
+        for name, path in MODULES.items()
+        for statement, inside in imports(ast.parse(path.read_text(), str(path)))
+    ]
 
 
 def absolute(name: str, statement: ast.ImportFrom) -> str:
@@ -118,9 +129,8 @@ def own(target: str) -> str | None:
 
 def graph() -> dict[str, set[str]]:
     edges: dict[str, set[str]] = {name: set() for name in MODULES}
-    for name, tree in TREES.items():
-        for statement, _ in imports(tree):
-            edges[name] |= {m for t in targets(name, statement) if (m := own(t)) is not None}
+    for name, statement, _ in statements():
+        edges[name] |= {m for t in targets(name, statement) if (m := own(t)) is not None}
     return edges
 
 
@@ -131,8 +141,7 @@ def where(name: str, statement: ast.stmt) -> str:
 def test_layers() -> None:
     wrong = [
         where(name, statement)
-        for name, tree in TREES.items()
-        for statement, _ in imports(tree)
+        for name, statement, _ in statements()
         for target in targets(name, statement)
         if (module := own(target)) is not None and rank(module) > rank(name)
     ]
@@ -142,8 +151,7 @@ def test_layers() -> None:
 def test_no_local_imports_of_our_own() -> None:
     wrong = [
         where(name, statement)
-        for name, tree in TREES.items()
-        for statement, inside in imports(tree)
+        for name, statement, inside in statements()
         if inside and any(own(t) is not None for t in targets(name, statement))
     ]
     assert not wrong, "imports inside functions:\n" + "\n".join(wrong)
@@ -171,8 +179,7 @@ def test_no_cycles() -> None:
 def test_never_jax() -> None:
     wrong = [
         where(name, statement)
-        for name, tree in TREES.items()
-        for statement, _ in imports(tree)
+        for name, statement, _ in statements()
         if any(t.split(".")[0] in FORBIDDEN for t in targets(name, statement))
     ]
     assert not wrong, "the package imports jax:\n" + "\n".join(wrong)
@@ -182,10 +189,9 @@ def test_heavy_packages_are_lazy() -> None:
     """Only `testing`, which nothing imports but tests, may import them as it loads."""
     wrong = [
         where(name, statement)
-        for name, tree in TREES.items()
-        if rank(name) < rank("testing")
-        for statement, inside in imports(tree)
-        if not inside and any(t.split(".")[0] in HEAVY for t in targets(name, statement))
+        for name, statement, inside in statements()
+        if rank(name) < rank("testing") and not inside
+        if any(t.split(".")[0] in HEAVY for t in targets(name, statement))
     ]
     assert not wrong, "use pullback.lazy_imports.lazy_module:\n" + "\n".join(wrong)
 
