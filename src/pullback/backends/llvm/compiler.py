@@ -495,7 +495,7 @@ class _Ordered:
         if stencils is None or waits(kernel) or _debug():
             return None
         start = time.perf_counter()
-        image = patched(kernel, target, stencils)
+        image = patched(kernel, target, stencils, haste.shared)
         self.text_seconds = time.perf_counter() - start
         if image is not None:
             self.is_quick, self.origin = True, "stencils"

@@ -50,7 +50,10 @@ from pullback.loops.ir import (
 )
 from pullback.loops.ops import storage_bytes
 
-__all__ = ["Loops", "is_unit", "lane_by_lane", "lane_count", "maskable", "tail_mask"]
+__all__ = [
+    "Loops", "is_unit", "lane_by_lane", "lane_count", "maskable", "tail_mask",
+    "updates_shared",
+]  # fmt: skip
 
 
 def check_mask(s: While) -> int:
@@ -401,7 +404,7 @@ class Loops:
         """Outlines the loop as a chunk function, called once below about 10 us of work, else
         through ctx.parallel_for."""
         lo, hi = e.val(s.lo), e.val(s.hi)
-        if _updates_shared(s.body) or not is_unit(s):
+        if updates_shared(s.body) or not is_unit(s):
             before, e.parallel = e.parallel, True
             if s.kind == "vector":
                 self.vector(e, s)
@@ -667,7 +670,7 @@ def _arithmetic(body: Sequence[Stmt]) -> float:
     return body_cost(x for x in walk(body) if isinstance(x, Let) and x.out.dtype != "i64")
 
 
-def _updates_shared(body: Sequence[Stmt]) -> bool:
+def updates_shared(body: Sequence[Stmt]) -> bool:
     """Whether iterations update memory that they share: not scratch of their own."""
     stmts = list(walk(body))
     own = {x.buf for x in stmts if isinstance(x, Alloc)}

@@ -53,7 +53,9 @@ from pullback.loops.ir import (
 from pullback.loops.ops import FLOATS, SIGNED, storage_bytes
 from pullback.loops.tiles import is_tile, panel_width
 
-__all__ = ["Statements"]
+__all__ = ["FAILED", "Statements"]
+
+FAILED = -1  # the code of a way out: what the context has
 
 HELD = frozenset(SCALARS)  # the dtypes of values that have stencils
 _fmt = {"f32": "<f", "f64": "<d"}
@@ -73,6 +75,10 @@ class Statements(Code):
         self.heap: tuple[tuple[int, int], ...] = ()
         self.scratch = 0  # bytes of the frame that buffers take
         self.placed: list[tuple[int, int]] = []  # slots with addresses of such buffers, and where
+        # Chunks of loops: labels of what is done before them and where they go on; their scratch.
+        self.chunks: list[tuple[int, int, int, int]] = []
+        self.sizes: list[int] = []  # where the frame's size stands, and its values' words
+        self.words: list[int] = []
         self.taken: dict[int, int] = {}  # scratch from the context, and the places of its sizes
         self.in_lanes = False
         self.n = 1
@@ -87,7 +93,7 @@ class Statements(Code):
     def image(self) -> Image:
         kernel = self.kernel
         self.code += b"\x55\x48\x89\xe5\x48\x81\xec\0\0\0\0\x48\x83\xe4\xc0\x50\x48\x89\x7c\x24\x08"
-        size_at = 7
+        self.sizes.append(7)
         blocks = ((b"\x48\x8b\x86", kernel.params), (b"\x48\x8b\x82", kernel.dims),
                   (b"\x48\x8b\x81", kernel.scalars))  # fmt: skip
         for load, names in blocks:
@@ -118,11 +124,17 @@ class Statements(Code):
         base = -(-self.top // 64) * 64
         for (_, raw), at in self.consts.items():
             self.store_literal(int.from_bytes(raw, "little"), at)
-        for at, offset in self.placed:
-            self.on(ADDRESS, base + offset)
-            self.on(STORE, at)
-        self.jump(JUMP, begin)
-        put_word(self.code, size_at, base + self.scratch + 64)
+        for prepare, start, first, last in ((-1, begin, 0, len(self.placed)), *self.chunks):
+            if prepare >= 0:
+                self.mark(prepare)
+            for at, offset in self.placed[first:last]:
+                self.on(ADDRESS, base + offset)
+                self.on(STORE, at)
+            self.jump(JUMP, start)
+        for at in self.sizes:
+            put_word(self.code, at, base + self.scratch + 64)
+        for at in self.words:
+            put_word(self.code, at, base // 8)
         return super().image()
 
     def store_literal(self, bits: int, at: int) -> None:
@@ -138,6 +150,12 @@ class Statements(Code):
 
     def leave(self, code: int, equation: int | None, heap: Sequence[tuple[int, int]]) -> None:
         self.code += b"\x48\x8b\x07"  # rax = context
+        if code == FAILED:
+            for pointer, size in reversed(heap):
+                self.free(pointer, size)
+            self.code += b"\x48\x8b\x07"
+            self.on(b"\x8b\x80", ERROR_CODE)
+            return
         for offset, value in ((ERROR_CODE, code), (ERROR_EQUATION, equation)):
             if value is not None:
                 self.on(b"\x48\xc7\x80", offset)

@@ -47,7 +47,7 @@ from pullback.backends.llvm.patch_code import (
     Refused,
     word,
 )  # fmt: skip
-from pullback.backends.llvm.patch_statements import Statements
+from pullback.backends.llvm.patch_threads import Threads
 from pullback.backends.llvm.stencils import Stencils, slot_bytes
 from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (
@@ -65,17 +65,22 @@ from pullback.loops.ops import FLOATS, identity_of, storage_bytes
 __all__ = ["patched"]
 
 
-def patched(kernel: Kernel, target: Target, stencils: Stencils) -> Image | None:
-    """A kernel's first code; None if it has something that is not covered."""
+def patched(
+    kernel: Kernel, target: Target, stencils: Stencils, shared: bool = False
+) -> Image | None:
+    """A kernel's first code, for several threads if it is `shared`; None if it has something that
+    is not covered."""
     if negates(kernel):
         return None
     try:
-        return _Loops(kernel, target, stencils).image()
+        loops = _Loops(kernel, target, stencils)
+        loops.shared = shared
+        return loops.image()
     except Refused:
         return None
 
 
-class _Loops(Statements):
+class _Loops(Threads):
     """The function of a kernel, with its loops."""
 
     def loop(
@@ -140,6 +145,8 @@ class _Loops(Statements):
             (self.reduce if in_blocks else self.reduce_in_order)(s)
         elif kind == "scan":
             self.scan(s)
+        elif self.is_shared(s):
+            self.parallel(s)
         else:
             self.serial(s)
 

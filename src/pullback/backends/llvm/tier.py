@@ -45,8 +45,9 @@ ALONE, FEW_STATEMENTS = 2e-7, 10
 # Code put together from stencils has every value in memory, and runs half as fast as LLVM's quick
 # code, or slower where that has lanes and stencils have none: of kernels whose runs take longer,
 # LLVM's two milliseconds are repaid by some runs. Where LLVM's quick code has no lanes either, it
-# always does.
-STENCILS = 1e-5
+# always does. What threads share of it is done by tile functions; what is outside of them may take
+# more, as LLVM's code for threads takes 4 ms.
+STENCILS, SHARED_STENCILS = 1e-5, 2e-4
 # Cutting loops for threads is more code, of a kernel of many loops much more; quick code of kernels
 # that run so long is cut, and that run so long a statement: scatters into a thousand places take
 # 2 ms less to be compiled uncut, and 0.7 ms more in a first run.
@@ -167,7 +168,8 @@ def haste(work: float, seconds: float, own: float, tiles: bool, statements: int 
     quick = quick or own * LOST <= statements * GOOD_STATEMENT
     alone = statements >= FEW_STATEMENTS and own <= statements * ALONE
     alone = quick and alone and not shared
-    stencils = alone or (quick and not shared and own <= STENCILS)
+    most = SHARED_STENCILS if tiles else 0.0
+    stencils = alone or (quick and own <= (most if shared else STENCILS))
     return Haste(quick, little, shared, alone, stencils)
 
 
