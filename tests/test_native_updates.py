@@ -172,6 +172,21 @@ def test_a_scan_that_gives_what_it_is_about_to_change_works_in_place() -> None:
     assert donating.lower(a).compile().memory_analysis().temp_size_in_bytes < 200
 
 
+def test_an_inner_loop_whose_numbers_read_its_array_works_in_place() -> None:
+    """They are read before the loop writes: a sieve keeps one array."""
+
+    def strike(i: Any, a: Any) -> Any:
+        step = jnp.where(a[i] > 0, i, a.shape[0])
+        inner = lambda c: (c[0] + step, c[1].at[c[0]].set(0))
+        return lax.while_loop(lambda c: c[0] < a.shape[0], inner, (i * i, a))[1]
+
+    f = lambda a: lax.fori_loop(2, 30, strike, a)
+    a = np.ones(900, np.int32)
+    check(f, a)
+    donating = pullback.jit(f, donate_argnums=0)
+    assert donating.lower(a).compile().memory_analysis().temp_size_in_bytes < 200
+
+
 @pytest.mark.parametrize("name", ["element", "own row"])
 def test_updates_in_loops_do_not_copy(name: str) -> None:
     """A step costs what it writes, however large the array is."""
@@ -267,6 +282,22 @@ FEW = ["while_loop", "updates", "masked", "shared", "swapped", "solved", "nested
 @pytest.mark.parametrize("name", [*FEW, "gradient"])
 def test_few_numbers_in_registers(name: str) -> None:
     check(few(name), X + 0.05)
+
+
+def test_costly_numbers_that_are_stacked_stay_in_registers() -> None:
+    """A value of one element is the same code with or without loops, whatever it costs."""
+
+    def slope(x: Any) -> Any:
+        a, b, c, d = x
+        first = jnp.sin(a - b) * jnp.exp(c) / (2 + jnp.cos(d)) + jnp.tanh(a * d) * jnp.sin(b)
+        return jnp.stack([c, d, first, jnp.cos(first) * jnp.sin(a + d) + jnp.log1p(b * b)])
+
+    def f(x: Any) -> Any:
+        step = lambda x, _: (x + 0.1 * slope(x + 0.05 * slope(x)), x[0])
+        return lax.scan(step, x, None, length=9)[1]
+
+    check(f, X[:4])
+    assert "alloc" not in pullback.jit(f).lower(X[:4]).as_text("loops").split("kernel")[1]
 
 
 @pytest.mark.parametrize("name", ["add", "max", "min", "multiply"])

@@ -230,7 +230,10 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
 
     def emit(b: Builder, op: Opaque) -> None:
         _hold(b, held)
-        slots, start = carries.buffers(b, op), carries.start(b)
+        start, slots = (
+            carries.start(b),
+            carries.buffers(b, op),
+        )  # numbers before any writing
         for k, slot in zip(carries.arrays, slots, strict=True):
             cond_leaves[k].slot, cond_leaves[k].ready = slot, True
         carry = _carry(body, body_leaves, carries, slots)
@@ -260,6 +263,7 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         ["scalar" if not n.shape else "once" for n in ins],
         emit=emit,
         inplace=tuple((nc + nb + k, k) for k in carries.arrays),
+        numbers_first=True,
         work=64 * (body.work + cond.work),
         seconds=64 * (body.seconds + cond.seconds),
     )
@@ -490,7 +494,10 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
 
     def emit(b: Builder, op: Opaque) -> None:
         _hold(b, held)
-        slots, start = carries.buffers(b, op), carries.start(b)
+        start, slots = (
+            carries.start(b),
+            carries.buffers(b, op),
+        )  # numbers before any writing
         carry = _carry(body, body.leaves[nk:], carries, slots, length > 1)
         carry.bind(b)
         rows = _stacked(body, op, range(nc, len(outs)), place, kept)
@@ -520,6 +527,7 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
         _scan_modes(consts, init, xs, body, body.leaves[nk + nc :]),
         emit=emit,
         inplace=tuple((nk + k, k) for k in carries.arrays),
+        numbers_first=True,
         work=length * body.work,
         seconds=length * body.seconds,
         rows_in=range(nk + nc, len(ins)),

@@ -330,6 +330,9 @@ class Opaque:
     numbers_first: bool = False  # operands that are numbers are read before anything is written
     fixed: Callable[[], bool] | None = None  # whether it writes the same places each time
     across: bool = False  # it reads its operand's buffer, and writes one that is equal elsewhere
+    # Of an update of its first operand: the same one of another, made where a condition holds
+    # (guarded.py): (graph, operand, condition, axes of the operand that the condition's are).
+    under: Callable[[Graph, Node, Node, tuple[int, ...]], Node | None] | None = None
     equation: int = -1
     effect: bool = False
     holds_host: bool = False

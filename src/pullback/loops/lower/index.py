@@ -185,36 +185,58 @@ def _dynamic_update_slice(g: Graph, ins: list[Node], outs: Outs, params: dict[st
     x, update, starts = ins[0], ins[1], ins[2:]
     if update.shape == x.shape:
         return update
+    return _update_slice(g, x, update, starts, None)
+
+
+def _update_slice(
+    g: Graph, x: Node, update: Node, starts: Sequence[Node], when: Node | None
+) -> Node:
+    """x with a slice written over, if a condition holds."""
 
     def emit(b: Builder, op: Opaque) -> None:
-        target = op.outs[0]
-        assert target.slot is not None
+        slot = op.outs[0].slot
+        assert slot is not None
+        holds = None if when is None else read(when, b, ())
         if 0 not in op.reused:
-            copy_into(b, x, target.slot)
+            copy_into(b, x, slot)
         firsts = [
             start_index(b, read(s, b, ()), n - m, True)[0]
             for s, n, m in zip(starts, x.shape, update.shape, strict=True)
         ]
+        # Of a few elements each is selected, more are skipped together.
+        each = update.size == 1 or isinstance(slot, RegisterSlot)
 
         def body(idx: tuple[Index, ...]) -> None:
             place = [b.add(i, f) for i, f in zip(idx, firsts, strict=True)]
-            assert target.slot is not None
-            store_slot(b, target.slot, x.shape, x.dtype, place, read(update, b, idx))
+            value, mask = read(update, b, idx), holds if each else None
+            store_slot(b, slot, x.shape, x.dtype, place, value, mask)
 
-        box(b, update.shape, body, "vector", apart(update.shape, x.shape))
+        def write() -> list[Atom]:
+            box(b, update.shape, body, "vector", apart(update.shape, x.shape))
+            return []
 
-    modes = ["once", "aliased", *("scalar" for _ in starts)]
+        if each or holds is None:
+            write()
+        else:
+            b.branch(holds, write, list)
+
+    def under(g: Graph, x: Node, p: Node, dims: tuple[int, ...]) -> Node | None:
+        return None if p.shape or when is not None else _update_slice(g, x, update, starts, p)
+
+    numbers = list(starts) if when is None else [*starts, when]
     op = Opaque(
         "update_slice",
-        list(ins),
-        modes,
+        [x, update, *numbers],
+        ["once", "aliased", *("scalar" for _ in numbers)],
         emit=emit,
         inplace=((0, 0),),
+        numbers_first=True,
         work=float(x.size + update.size),
         updates=update.size,
-        fixed=lambda: all(map(_literal_index, starts)),
+        fixed=lambda: when is None and all(map(_literal_index, starts)),
+        under=under,
     )
-    return g.opaque(op, outs)[0]
+    return g.opaque(op, [(x.shape, x.dtype)])[0]
 
 
 def _scatter(combine: str | None) -> Rule:
@@ -231,19 +253,35 @@ def _scatter(combine: str | None) -> Rule:
 
 
 def _scatter_node(
-    g: Graph, combine: str | None, x: Node, where: Node, updates: Node, params: dict[str, Any]
+    g: Graph,
+    combine: str | None,
+    x: Node,
+    where: Node,
+    updates: Node,
+    params: dict[str, Any],
+    when: tuple[Node, tuple[int, ...]] | None = None,
 ) -> Node:
+    """x, updated; `when` says under which condition, and which axes of x are the condition's."""
     how = _Scatter(combine, x, where, updates, params)
-    parts = dict(how.parts)
+    how.when = when
+    others = [*dict(how.parts), *([] if when is None else when[:1])]
+
+    def under(g: Graph, x: Node, p: Node, dims: tuple[int, ...]) -> Node | None:
+        if when is not None or not {*dims} <= {k for k, _ in how.pairs}:
+            return None
+        return _scatter_node(g, combine, x, where, updates, params, (p, dims))
+
     op = Opaque(
         "scatter",
-        [x, updates, *parts],
-        ["once", "aliased", *("aliased" for _ in parts)],
+        [x, updates, *others],
+        ["once", "aliased", *("aliased" for _ in others)],
         emit=how.emit,
         inplace=((0, 0),),
+        numbers_first=True,
         work=how.work(),
         updates=updates.size,
         fixed=how.fixed,
+        under=under,
     )
     return g.opaque(op, [(x.shape, x.dtype)])[0]
 
@@ -278,6 +316,8 @@ class _Scatter:
         self.broken = apart(self.window_shape, [x.shape[k] for k in self.window])
         self.blocks = _blocks(x, updates, combine)
         self.across = False
+        self.when: tuple[Node, tuple[int, ...]] | None = None
+        self.holds: Atom = TRUE  # the condition, if it is one number
         self.keys = combine in ("min", "max", "and", "or") and x.dtype in KEYS
         self.unique = bool(params.get("unique_indices"))
         rank, last = len(x.shape), len(updates.shape)
@@ -314,15 +354,22 @@ class _Scatter:
 
     def fixed(self) -> bool:
         """Whether there is one update, of a place that the program says."""
-        if self.count != 1 or self.pairs or not all(_literal_index(part) for part, _ in self.parts):
+        if (
+            self.when is not None
+            or self.count != 1
+            or self.pairs
+            or not all(_literal_index(part) for part, _ in self.parts)
+        ):
             return False
-        first, inside = self.start(Builder(), (0,) * len(self.batch_shape))
+        first, inside = self.place(Builder(), (0,) * len(self.batch_shape))
         return inside == TRUE and all(isinstance(k, int) for k in first)
 
     def emit(self, b: Builder, op: Opaque) -> None:
         self.across = op.across
         slot = op.outs[0].slot
         assert slot is not None
+        if self.when is not None and not self.when[0].shape:
+            self.holds = read(self.when[0], b, ())
         if 0 not in op.reused:
             copy_into(b, self.x, slot)
         if self.x.size == 0 or self.updates.size == 0:
@@ -330,7 +377,7 @@ class _Scatter:
         together = b.unrolling or isinstance(slot, RegisterSlot)
         if all(n == 1 for n in self.window_shape):
             self.elements(b, slot, together)
-        elif together or self.count == 1:
+        elif together or (self.count == 1 and self.when is None):
             box(b, self.batch_shape, lambda spot: self.row(b, slot, spot), "seq", parallel=False)
         elif self.strided:
             self.by_windows(b, slot)
@@ -344,6 +391,16 @@ class _Scatter:
             self.rows(b, i64(0), b.dim(self.count), slot)
 
     def start(self, b: Builder, spot: tuple[Index, ...]) -> tuple[list[Index], Atom]:
+        """Where an update begins, and whether it is made: inside, and under the condition."""
+        first, inside = self.place(b, spot)
+        holds = self.holds
+        if self.when is not None and self.when[0].shape:
+            p, dims = self.when
+            at = dict(self.pairs)
+            holds = read(p, b, tuple(spot[at[k]] for k in dims))
+        return first, b.both(inside, holds)
+
+    def place(self, b: Builder, spot: tuple[Index, ...]) -> tuple[list[Index], Atom]:
         """Where an update begins, and whether it is inside."""
         first: list[Index] = [0] * len(self.x.shape)
         inside: Atom = TRUE
@@ -427,7 +484,7 @@ class _Scatter:
         for n in self.batch_shape:
             b.open("seq")
             spot.append(b.loop_index(0, max(0, n - 1)))
-        place = b.ravel(self.start(b, tuple(spot))[0], self.x.shape)
+        place = b.ravel(self.place(b, tuple(spot))[0], self.x.shape)
         return not injective(place, spot)
 
     def in_order(self, b: Builder, slot: Slot) -> None:

@@ -77,7 +77,9 @@ def _is_short(unit: Any) -> bool:
         return False
     if _element_by_element(unit) and sum(map(_work, unit.members)) >= MUCH:
         return False
-    return bool(sum(m.size * max(m.cost, 1.0) for m in unit.members) <= UNROLLED)
+    # A single number is the same code in either way.
+    unrolled = sum(m.size * max(m.cost, 1.0) for m in unit.members if m.size > 1)
+    return bool(unrolled <= UNROLLED)
 
 
 def _work(m: Node) -> float:

@@ -16,6 +16,7 @@ from pullback.loops.fuse import breaks_of
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower.elementwise import Outs, broadcast, literal, zipped
 from pullback.loops.lower.graph import Graph, Node, Opaque, Slot, read, store_slot
+from pullback.loops.lower.guarded import updated_where
 from pullback.loops.lower.program_hook import add_program
 from pullback.loops.lower.reduce import reduce_one
 from pullback.loops.lower.statements import box
@@ -28,6 +29,9 @@ DIRECT = 4096  # bytes; a carry up to here lives in its result's buffer, whateve
 
 def choose(g: Graph, pred: Node, new: Node, old: Node) -> Node:
     """new where pred, whose axes are the leading ones, else old."""
+    found = updated_where(g, pred, tuple(range(len(pred.shape))), new, old)
+    if found is not None:
+        return found
     wide = broadcast(g, pred, new.shape, tuple(range(len(pred.shape))))
 
     def pick(b: Builder, p: Atom, x: Any, y: Any) -> Any:
