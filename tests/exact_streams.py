@@ -61,6 +61,7 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "exp": np.exp,
     "floor": np.floor,
     "fused_multiply_add": lambda x, y, z: x * y + z,
+    "library_pow": np.power,
     "log": np.log,
     "log1p": np.log1p,
     "max": np.maximum,

@@ -595,6 +595,7 @@ for _n in ("svd", "svdvals", "cond", "cholesky", "eigh", "det", "qr"):
     add(f"jnp.linalg.{_n}", lambda P, n=_n: lambda x: getattr(P.numpy.linalg, n)(x), S)
 for _n in ("cholesky", "cho_factor", "schur"):
     add(f"scipy.linalg.{_n}", lambda P, n=_n: lambda x: getattr(P.scipy.linalg, n)(x), S)
+add("jnp.cumulative_prod", lambda P: lambda x: P.numpy.cumulative_prod(x), V)
 for _n in ("fft", "ifft", "irfft", "fft2", "ifftn", "hfft"):
     add(f"jnp.fft.{_n}", lambda P, n=_n: lambda x: getattr(P.numpy.fft, n)(x), M)
 # functions made of others: which of them are named

@@ -5,6 +5,7 @@ tracing, on our own.
 from __future__ import annotations
 
 import importlib
+import operator
 import re
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from jaxpr_programs import PROGRAMS
+from jaxpr_programs import PROGRAMS, S, V
 
 from pullback.core import show
 from pullback.core.avals import ShapedArray
@@ -148,6 +149,43 @@ def test_tracing(name: str) -> None:
     expected = str(jax.make_jaxpr(fun)(*args))
     fun, args = PROGRAMS[name](P)
     assert canonical(str(P.make_jaxpr(fun)(*args))) == canonical(expected)
+
+
+def _called_jits(jaxpr: Any, depth: int) -> list[Any]:
+    """The names of jitted functions in a program, and in those; custom rules are looked into."""
+    found: list[Any] = []
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "jit":
+            found.append(eqn.params["name"])
+            found += [_called_jits(eqn.params["jaxpr"].jaxpr, depth - 1)] if depth > 1 else []
+        elif eqn.primitive.name == "custom_jvp_call":
+            found += _called_jits(eqn.params["call_jaxpr"].jaxpr, depth)
+    return found
+
+
+# Functions whose programs are others than JAX's, and how deep the names in them are the same.
+WITH_NAMES = {
+    "numpy.linalg.inv": (2, S),
+    "numpy.linalg.pinv": (1, S),
+    "scipy.linalg.inv": (2, S),
+    "scipy.special.expi": (1, V),
+    "scipy.special.expn": (1, V, V),
+    "scipy.special.hyp1f1": (1, V, V, V),
+    "scipy.special.hyp2f1": (1, V, V, V, V),
+    "scipy.special.sici": (1, V),
+}
+
+
+@pytest.mark.parametrize("name", WITH_NAMES)
+def test_what_a_function_is_made_of_has_jaxs_names(name: str) -> None:
+    depth, *args = WITH_NAMES[name]
+    importlib.import_module("jax." + name.rpartition(".")[0])
+
+    def named(P: Any) -> list[Any]:
+        f = operator.attrgetter(name)(P)
+        return _called_jits(P.make_jaxpr(f)(*args).jaxpr, depth)
+
+    assert named(_pullback()) == named(jax)
 
 
 def test_numbers_are_shown_as_they_were_written() -> None:

@@ -116,6 +116,8 @@ def draw(R, key, pb, d):
     if part != d:
         return {"normal": R.normal(key, (500,), d), "lognormal": R.lognormal(key, 3.0, (500,), d)}
     return {
+        "ball": R.ball(key, 3, 1.5, (300,), d),
+        "weibull_min": R.weibull_min(key, 1.5, 0.3, (500,), d),
         "dirichlet": R.dirichlet(key, pb.numpy.array([0.6, 0.9, 1.5], d), (300,), d),
         "double_sided_maxwell": R.double_sided_maxwell(key, 0.5, 2.0, (500,), d),
         "double_sided_maxwell many": R.double_sided_maxwell(key, 0.5, 2.0, (1500,), d),

@@ -231,6 +231,7 @@ _OPS: dict[str, Fn] = {
     "xla_exp": np.exp,
     "xla_log": np.log,
     "xla_log1p": np.log1p,
+    "xla_pow": np.power,
     "near_log1p": np.log1p,
     "xla_rsqrt": lambda x: 1 / np.sqrt(x),
     "lgamma": lambda x: special.gammaln(x),

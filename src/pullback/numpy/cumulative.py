@@ -192,4 +192,4 @@ def cumulative_prod(
     >>> jnp.cumulative_prod(jnp.array([1, 2, 3]), include_initial=True)
     Array([1, 1, 2, 6], dtype=int32)
     """
-    return _standard("cumulative_prod", _prod_jit, 1, x, axis, dtype, include_initial)
+    return _standard("cumulative_prod", _cumprod_with_promotion, 1, x, axis, dtype, include_initial)

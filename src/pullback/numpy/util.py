@@ -179,6 +179,16 @@ def wide_ints_as_floats(*args: Any) -> list[Any]:
     return [float(x) if type(x) is int and not -(2**31) <= x < 2**31 else x for x in args]
 
 
+def shown_as(name: str) -> Any:
+    """What programs call a function that is jitted: by the name of the public one that it is of."""
+
+    def renamed(f: Any) -> Any:
+        f.__name__ = name
+        return f
+
+    return renamed
+
+
 def promotes_freely(f: Any) -> Any:
     """A function whose own steps mix dtypes and ranks, whatever the flags allow its caller: they
     are about the arguments, which the function checks where it should."""

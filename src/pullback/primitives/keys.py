@@ -419,8 +419,9 @@ def wrap_results(outs: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
 # arrays, giving base arrays; `avals` are the types before lowering.
 physical_rules: dict[Any, Callable[..., Any]] = {}
 # Rules that are also given what an operand is made of, the operands of its equation, if that is of
-# a primitive: a sum takes a product's factors, a quotient asks whether the divisor is broadcast.
-rules_of_pairs: dict[Any, tuple[int, Primitive]] = {}
+# a primitive: a sum takes a product's factors, a quotient asks whether the divisor is broadcast. A
+# path of several is followed by their first operands: a quotient by a power that is broadcast.
+rules_of_pairs: dict[Any, tuple[int, *tuple[Primitive, ...]]] = {}
 
 
 def has_keys(jaxpr: Jaxpr) -> bool:
@@ -487,16 +488,14 @@ def _eval_physical(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
         return base_array(v.val) if isinstance(v, Literal) else env[v]
 
     makers: dict[Any, JaxprEqn] = {}
-    wanted_ones = {maker for _, maker in rules_of_pairs.values()}
+    wanted_ones = {maker for _, *path in rules_of_pairs.values() for maker in path}
     for eqn in jaxpr.eqns:
         if eqn.primitive in wanted_ones:
             makers[eqn.outvars[0]] = eqn
         with source.using(eqn.source_info):
             args = [read(v) for v in eqn.invars]
-            place, wanted = rules_of_pairs.get(eqn.primitive, (0, None))
-            operand = eqn.invars[place] if wanted is not None else None
-            maker = None if isinstance(operand, Literal) else makers.get(operand)
-            if maker is None or maker.primitive is not wanted:
+            maker = _looked_into(eqn, makers)
+            if maker is None:
                 outs = _lower_eqn(eqn, args)
             else:
                 avals, parts = [v.aval for v in eqn.invars], [read(v) for v in maker.invars]
@@ -506,6 +505,18 @@ def _eval_physical(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
                 outs = [rule(avals, *args, **eqn.params, parts=parts)]
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
+
+
+def _looked_into(eqn: JaxprEqn, makers: dict[Any, JaxprEqn]) -> JaxprEqn | None:
+    """The equation whose operands the rule of a pair is given, if there is one."""
+    place, *path = rules_of_pairs.get(eqn.primitive, (0,))
+    maker: JaxprEqn | None = None
+    for wanted in path:
+        operand = eqn.invars[place] if maker is None else maker.invars[0]
+        maker = None if isinstance(operand, Literal) else makers.get(operand)
+        if maker is None or maker.primitive is not wanted:
+            return None
+    return maker
 
 
 def _lower_param(val: Any) -> Any:

@@ -36,6 +36,7 @@ from .elementwise import (
     mul,
     mul_p,
     neg,
+    pow_p,
     shift_left,
     shift_right_logical,
     sub_p,
@@ -288,6 +289,17 @@ fused_multiply_add_p: Primitive = Primitive(
 )
 
 
+# A power as the C library computes it. Only the lowering of programs on keys makes it.
+library_pow_p: Primitive = Primitive(
+    "library_pow",
+    abstract_eval=lambda *avals: pow_p.rule("abstract_eval")(*avals),
+    jvp=lambda primals, tangents: pow_p.rule("jvp")(primals, tangents),
+    transpose=No.NOT_LINEAR,
+    batch=nary_batch(lambda: library_pow_p),
+    register=False,
+)
+
+
 def compiled_as_jaxs(plain: Primitive, physical: Callable[..., Any]) -> Primitive:
     """What programs show as `plain`, rounded as JAX's compiler does it: by the rule `physical`."""
 
@@ -332,6 +344,21 @@ def _quotient_physical(avals: Any, x: Any, y: Any, *, parts: Any = None) -> Any:
     if dtype not in _NATIVE or (typeof(y).shape == whole and parts is None):
         return div_p.bind(x, y)
     return mul(x, div_p.bind(dtype.type(1), y))
+
+
+def _library_pow_physical(avals: Any, x: Any, y: Any) -> Any:
+    dtype = typeof(x).dtype
+    if dtype != np.float64:
+        return pow_p.bind(x, y)
+    return library_pow_p.bind(x, convert_element_type(y, dtype))
+
+
+def _over_power_physical(avals: Any, x: Any, y: Any, *, parts: Any = None) -> Any:
+    """`parts`: base and exponent of the power that y is, with axes of size 1, if it is one."""
+    if parts is None or typeof(x).dtype not in _NATIVE:
+        return div_p.bind(x, y)
+    power = _library_pow_physical(avals, parts[0], neg(parts[1]))
+    return mul(x, reshape(power, avals[1].shape))
 
 
 def _short_sum_physical(
@@ -385,12 +412,17 @@ contracted_sub_p = compiled_as_jaxs(sub_p, _difference_physical)
 # A quotient: JAX's compiler multiplies by the reciprocal, rounded, of a divisor that is a constant
 # or is broadcast.
 spread_div_p = compiled_as_jaxs(div_p, _quotient_physical)
+# A power: float64 ones are the C library's.
+compiled_pow_p = compiled_as_jaxs(pow_p, _library_pow_physical)
+# A quotient by powers, one a row: JAX's compiler multiplies by the powers of negative exponents.
+power_div_p = compiled_as_jaxs(div_p, _over_power_physical)
 # A sum of each row's few numbers, or products.
 short_sum_p = compiled_as_jaxs(reduce_sum_p, _short_sum_physical)
 rules_of_pairs[short_sum_p] = 0, mul_p
 rules_of_pairs[contracted_add_p] = 0, mul_p
 rules_of_pairs[contracted_sub_p] = 1, mul_p
 rules_of_pairs[spread_div_p] = 1, broadcast_in_dim_p
+rules_of_pairs[power_div_p] = 1, broadcast_in_dim_p, compiled_pow_p
 
 
 # --- threefry ---

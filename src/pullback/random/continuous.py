@@ -29,7 +29,6 @@ from ..primitives.elementwise import (
     mul_p,
     neg,
     nextafter,
-    pow,
     select_n,
     sign,
     sub,
@@ -60,6 +59,7 @@ from .elementary import (
     minus_product,
     near_log1p,
     norm,
+    pow,
     product_plus,
 )
 from .uniform import _rademacher, _uniform, requested_dtype  # type: ignore[attr-defined]
@@ -317,8 +317,8 @@ def weibull_min(
 @static_jit("shape", "dtype")
 def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Any, dtype: Any) -> Any:
     u = _uniform(key, 0, 1, shape=shape, dtype=dtype)
-    power = pow(*promoted(neg(near_log1p(neg(u))), reciprocal(concentration)))
-    return mul(*promoted(power, scale))
+    powers = pow(*promoted(neg(log1p(neg(u))), reciprocal(concentration)))
+    return mul(*promoted(powers, scale))
 
 
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:

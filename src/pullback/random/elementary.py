@@ -36,6 +36,15 @@ def divided(x: Any, y: Any) -> Any:
     return rng.spread_div_p.bind(x, y)
 
 
+def pow(x: Any, y: Any) -> Any:
+    return rng.compiled_pow_p.bind(x, y)
+
+
+def over_power(x: Any, power: Any) -> Any:
+    """x times the power of the negative exponent, where rows have one power each."""
+    return rng.power_div_p.bind(x, power)
+
+
 def short_sum(x: Any) -> Any:
     """The sum of each row's few numbers (or products)."""
     return rng.short_sum_p.bind(x, axes=(typeof(x).ndim - 1,), out_sharding=None)

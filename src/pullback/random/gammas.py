@@ -40,7 +40,6 @@ from ..primitives.elementwise import (
     max,
     mul,
     neg,
-    pow,
     select_n,
     sub,
 )  # fmt: skip
@@ -68,7 +67,15 @@ from .base import (
     static_jit,
 )
 from .continuous import _exact_exponential, _normal
-from .elementary import divided, exp, log as exact_log, rsqrt, short_sum
+from .elementary import (
+    divided,
+    exp,
+    log as exact_log,
+    over_power,
+    pow,
+    rsqrt,
+    short_sum,
+)  # fmt: skip
 from .uniform import _rademacher, _uniform
 
 
@@ -505,13 +512,19 @@ def ball(
     return _ball(typed, as_array(p), shape=(*canonical_shape(shape), d), dtype=dt)
 
 
+def _to_the(x: Any, p: Any) -> Any:
+    if typeof(p).ndim or dtypes.is_bool(typeof(p).dtype):
+        return power(x, p)
+    return pow(x, p) if dtypes.is_integer(typeof(p).dtype) else pow(*promoted(x, p))
+
+
 @static_jit("shape", "dtype")
 def _ball(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
     key_g, key_e = split_list(key, 2)
     last = len(shape) - 1
     g = _generalized_normal(key_g, p, shape=shape, dtype=dtype)
     e = _exact_exponential(key_e, shape=shape[:-1], dtype=dtype)
-    powers = power(lax_abs(g), p)
+    powers = _to_the(lax_abs(g), p)
     total = add(*promoted(short_sum(powers), e))
     norm = pow(*promoted(total, reciprocal(p)))
-    return divided(g, _keep(norm, shape, last))
+    return over_power(g, _keep(norm, shape, last))

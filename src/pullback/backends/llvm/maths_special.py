@@ -376,10 +376,10 @@ def _summed(f: Callable[..., Val]) -> Callable[..., Val]:
     return both
 
 
-def _as_xla(f: Callable[[Builder, Val], Val], own: Callable[..., Val]) -> Callable[..., Val]:
+def _as_xla(f: Callable[..., Val], own: Callable[..., Val]) -> Callable[..., Val]:
     """XLA's function where the machine fuses. Elsewhere JAX's differ from its own on one that
     does, and ours is more accurate."""
-    return lambda b, x: (f if b.target.fma else own)(b, x)
+    return lambda b, *xs: (f if b.target.fma else own)(b, *xs)
 
 
 _EXACT = _Series(maths.pow_usual, 10, 12)
@@ -400,6 +400,7 @@ FUNCTIONS: dict[str, Callable[..., Val]] = {
     "xla_log": _as_xla(maths_xla.log, log),
     "xla_log1p": _as_xla(maths_xla.log1p, maths.log1p),
     "near_log1p": _as_xla(maths_xla.log1p_near, maths.log1p),
+    "xla_pow": _as_xla(maths_xla.pow_, maths.pow_),
     "xla_rsqrt": _as_xla(maths_xla.rsqrt, maths.rsqrt),
     "zeta": _summed(_zeta),
     "polygamma": _summed(_polygamma),

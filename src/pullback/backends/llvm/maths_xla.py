@@ -1,32 +1,34 @@
 """float64 functions as JAX's CPU compiler computes them, to the bit: what random numbers are made
 of where a formula magnifies the last bit of a logarithm. In float32 our functions are its own.
 
-The compiler calls the C library's `log` and `erf`, expands `log1p` by Moshier's Cephes library
-(outside of its polynomial's range, too, where it is wrong by up to 128 ulp), `exp` likewise, and
-`erf_inv` by Giles's polynomials. Without fused multiply-adds ours are the more accurate ones: JAX's
-differ there from its own elsewhere.
+The compiler calls the C library's `log`, `erf` and `pow`, expands `log1p` by Moshier's Cephes
+library (outside of its polynomial's range, too, where it is wrong by up to 128 ulp), `exp`
+likewise, and `erf_inv` by Giles's polynomials. Without fused multiply-adds ours are the more
+accurate ones: JAX's differ there from its own elsewhere.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from pullback.backends.llvm import maths
 from pullback.backends.llvm.build import BITS, Builder, Val
 from pullback.backends.llvm.maths import INF, LOG1P_P, LOG1P_Q, SHAPES, horner
 from pullback.backends.llvm.table import TABLE, function_offset
 
-__all__ = ["erf", "erf_inv", "exp", "log", "log1p", "log1p_near", "rsqrt"]
+__all__ = ["erf", "erf_inv", "exp", "log", "log1p", "log1p_near", "pow_", "rsqrt"]
 
 
 # ---- the C library's functions
 
 
-def _call(b: Builder, name: str, x: Val) -> Val:
-    """A function of the C library, of one number."""
+def _call(b: Builder, name: str, xs: Sequence[Val]) -> Val:
+    """A function of the C library, of numbers."""
     f_table = b.load("ptr", b.gep(Val(b, "ptr", 1, ("%ctx",)), TABLE))
     f = b.load("ptr", b.gep(f_table, function_offset(f"libm_{name}")))
-    return b.impure(f"call double {f.regs[0]}(double {x.regs[0]})", "double")
+    given = ", ".join(f"double {x.regs[0]}" for x in xs)
+    return b.impure(f"call double {f.regs[0]}({given})", "double")
 
 
 def _lanes_set(b: Builder, mask: Val) -> Val:
@@ -43,37 +45,45 @@ def _lanes_set(b: Builder, mask: Val) -> Val:
     return found
 
 
-def _where_called(b: Builder, name: str, x: Val, mask: Val, otherwise: Val) -> Val:
+def _where_called(b: Builder, name: str, xs: Sequence[Val], mask: Val, otherwise: Val) -> Val:
     """The C library's function in the lanes of a mask, `otherwise` in the others."""
-    if x.n == len(x.regs) == 1:
-        return b.if_else(mask, lambda: [_call(b, name, x)], lambda: [otherwise])[0]
-    n, width = x.n, max(len(x.regs), len(otherwise.regs))
-    regs, values = (b.spread(v, n) for v in (x, otherwise))
-    mask = Val(b, "i1", n, b.spread(mask, n))
+    t, n, width = xs[0].t, mask.n, len(mask.regs)
+    if n == width == 1:
+        return b.if_else(mask, lambda: [_call(b, name, xs)], lambda: [otherwise])[0]
+    regs = [b.spread(v, n) for v in (*xs, otherwise)]
 
     def called() -> list[Val]:
-        size = BITS[x.t] // 8
-        given, made = b.alloca(size * n * width), b.alloca(size * n * width)
+        size = BITS[t] // 8
+        tables = [b.alloca(size * n * width) for _ in regs]
         places = [
-            [f"ptr {b.gep(row, k * size * n).regs[0]}, align 8" for k in range(width)]
-            for row in (given, made)
+            [f"ptr {b.gep(table, k * size * n).regs[0]}, align 8" for k in range(width)]
+            for table in tables
         ]
-        for row, sources in zip(places, (regs, values), strict=True):
+        for row, sources in zip(places, regs, strict=True):
             for k, place in enumerate(row):
-                b.line(f"store {b.ty(x.t, n)} {sources[k % len(sources)]}, {place}")
+                b.line(f"store {b.ty(t, n)} {sources[k % len(sources)]}, {place}")
+        *given, made = tables
 
         def step(state: list[Val]) -> list[Val]:
             lane = b.call("cttz", state[0], flags="i1 true")
-            value = _call(b, name, b.load(x.t, b.gep(given, lane, size)))
+            value = _call(b, name, [b.load(t, b.gep(table, lane, size)) for table in given])
             b.store(value, b.gep(made, lane, size))
             return [state[0] & (state[0] - 1)]
 
         b.while_loop([_lanes_set(b, mask)], lambda state: state[0].ne(0), step)
-        outs = (b.impure_reg(f"load {b.ty(x.t, n)}, {place}") for place in places[1])
-        return [Val(b, x.t, n, tuple(outs))]
+        outs = (b.impure_reg(f"load {b.ty(t, n)}, {place}") for place in places[-1])
+        return [Val(b, t, n, tuple(outs))]
 
-    kept = Val(b, x.t, n, tuple(values[k % len(values)] for k in range(width)))
+    kept = Val(b, t, n, tuple(regs[-1][k % len(regs[-1])] for k in range(width)))
     return b.if_else(b.any_lane(mask), called, lambda: [kept])[0]
+
+
+def _everywhere(x: Val) -> Val:
+    return x.eq(x) | x.ne(x)
+
+
+def pow_(b: Builder, x: Val, y: Val) -> Val:
+    return _where_called(b, "pow", (x, y), _everywhere(x + y), x)
 
 
 # ---- the logarithm
@@ -92,7 +102,7 @@ def _log_where(b: Builder, x: Val, asked: Val | None = None) -> Val:
     near = b.fabs(high) * _SLACK_NEAR
     slack = b.copysign(b.select(near < _SLACK, near, _SLACK, like=x.t), low)
     open_ = (high + b.fma(low, 1.0 + 2.0**-7, slack)).ne(high) | ~usual
-    return _where_called(b, "log", x, open_ if asked is None else open_ & asked, high)
+    return _where_called(b, "log", (x,), open_ if asked is None else open_ & asked, high)
 
 
 def log(b: Builder, x: Val) -> Val:
@@ -188,15 +198,15 @@ def erf_inv(b: Builder, x: Val) -> Val:
 
 def rsqrt(b: Builder, x: Val) -> Val:
     """Newton's steps from the machine's estimate, where it has one: two of 14 bits of a double, one
-    of 12 bits of a float."""
+    or two, as the maker chose, of 12 bits of a float."""
     first = b.rsqrt_estimate(x)
     if first is None:
         return 1.0 / b.sqrt(x)
     y = first
-    for _ in range(1 if x.t == "float" else 2):
+    for _ in range(b.target.root_steps if x.t == "float" else 2):
         y = b.fma(y * -0.5, b.fma(x * y, y, -1.0), y)
     return b.select((x >= SHAPES[x.t].least) & (x < INF), y, first)
 
 
 def erf(b: Builder, x: Val) -> Val:
-    return _where_called(b, "erf", x, x.eq(x) | x.ne(x), x)
+    return _where_called(b, "erf", (x,), _everywhere(x), x)

@@ -39,8 +39,8 @@ NEXT_CHECK = 72  # ours: the cycle count from which a loop looks for signals aga
 CONTEXT_BYTES = 128
 TABLE_ENTRIES = 512
 
-# The C library's functions of a double that kernels call: double f(double).
-LIBM = ("log", "erf")
+# The C library's functions of doubles that kernels call: double f(double, ...).
+LIBM = ("log", "erf", "pow")
 
 _names: dict[str, int] = {}
 _provided: dict[str, int] = {}  # addresses that are known, perhaps before there is a table

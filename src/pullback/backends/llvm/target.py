@@ -41,11 +41,13 @@ class Target:
     rounding: bool
     registers: int
     gathers: bool = False  # addresses in a register cost less than one by one
+    root_steps: int = 2  # Newton's, with which XLA follows estimates of reciprocal float32 roots
 
     @property
     def key(self) -> str:
         """What names this target in cache keys."""
         key = f"{self.triple}/{self.cpu}/{self.features}/{self.vector_bytes}"
+        key += "" if self.root_steps == 2 else f"/root{self.root_steps}"
         return key + "/gathers" if self.gathers else key
 
     def can_mask(self, bytes_per_element: int) -> bool:
@@ -123,6 +125,12 @@ def _gathers_well() -> bool:
 
 
 @lru_cache(maxsize=1)
+def _root_steps() -> int:
+    """XLA takes one step on AMD's processors, whose estimates are the finer ones."""
+    return 1 if "sse4a" in _linux_flags() else 2
+
+
+@lru_cache(maxsize=1)
 def permutes_bytes() -> bool:
     """Whether the processor has instructions that put the bytes of vectors into any order."""
     return "avx512_vbmi" in _linux_flags() or "avx512vbmi" in _linux_flags()
@@ -191,9 +199,8 @@ def target_for(level: str) -> Target:
         features += ",+avx512vbmi" if permutes_bytes() else ""
         features += "".join(f",+{f.replace('_', '')}" for f in _COUNTING if f in _linux_flags())
     gathers = masks and _gathers_well()
-    return Target(
-        level, _triple(), cpu, features, width, masks, fma, f16, rounding, registers, gathers
-    )
+    machine = width, masks, fma, f16, rounding, registers, gathers
+    return Target(level, _triple(), cpu, features, *machine, root_steps=_root_steps())
 
 
 def host_target() -> Target:

@@ -121,3 +121,9 @@ def fused_multiply_add(x: Any, y: Any, z: Any) -> Any:
     """Rounded once, in the next wider type."""
     wide = np.float64 if x.dtype.itemsize < 8 else np.longdouble
     return (np.multiply(x, y, dtype=wide) + z).astype(x.dtype)
+
+
+@rule(rng.library_pow_p)
+def library_pow(x: Any, y: Any) -> Any:
+    """NumPy's power is the C library's."""
+    return np.power(x, y)

@@ -248,6 +248,11 @@ def _integer_pow(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
 
 @rule("pow")
 def _pow(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    return power(g, ins, outs, "pow")
+
+
+def power(g: Graph, ins: list[Node], outs: Outs, op: str) -> Node:
+    """By the operator `op`, if it has the dtype and no product or root is the same."""
     shape, dtype = outs[0]
     if dtype in COMPLEX:
         x, y = (to_dtype(g, n, dtype) for n in ins)
@@ -260,8 +265,10 @@ def _pow(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
         special = _POWERS.get(float(literal))
         if special is not None:
             return zipped(g, [ins[0]], shape, dtype, lambda b, x: special(b, x, dtype), 20.0)
+    name = op if dtype in OPS[op].dtypes else "pow"
+    cost = float(OPS[name].cost)
     return zipped(
-        g, [ins[0], exponent], shape, dtype, lambda b, x, y: b.let("pow", (x, y), dtype), 40.0
+        g, [ins[0], exponent], shape, dtype, lambda b, x, y: b.let(name, (x, y), dtype), cost
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Const
-from pullback.loops.lower.elementwise import Outs, rule, stretch, zipped
+from pullback.loops.lower.elementwise import Outs, power, rule, stretch, zipped
 from pullback.loops.lower.graph import Graph, Node, level_at, read
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -64,3 +64,8 @@ def _threefry2x32(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any])
 def _fused_multiply_add(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     shape, dtype = outs[0]
     return zipped(g, ins, shape, dtype, lambda b, x, y, z: b.let("fma", (x, y, z), dtype))
+
+
+@rule("library_pow")
+def _library_pow(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    return power(g, ins, outs, "xla_pow")

@@ -12,7 +12,7 @@ from ...api.jit import jit
 from ...control.custom_jvp import custom_jvp
 from ...core.avals import typeof
 from .. import choosing, creation, reductions, scalar_types
-from ..util import check_arraylike, promotes_freely
+from ..util import check_arraylike, promotes_freely, shown_as
 from .common import adjoint, inexact, mm
 from .factor import svd
 from .norms import norm
@@ -48,6 +48,8 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
 
 
 @custom_jvp
+@jit
+@shown_as("_pinv")
 @promotes_freely
 def _pinv_fixed(a: Any, rtol: Any) -> Any:
     u, s, vh = svd(a, full_matrices=False)

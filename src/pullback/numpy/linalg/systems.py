@@ -88,7 +88,7 @@ def inv(a: Any) -> Any:
             f"Argument to inv must have shape [..., n, n], got {shape}. (a: "
             f"{typeof(a).str_short()})"
         )
-    return _solve(a, manipulation.broadcast_to(ranges.eye(shape[-1], dtype=typeof(a).dtype), shape))
+    return solve(a, manipulation.broadcast_to(ranges.eye(shape[-1], dtype=typeof(a).dtype), shape))
 
 
 def tensorinv(a: Any, ind: int = 2) -> Any:

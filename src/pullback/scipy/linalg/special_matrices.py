@@ -59,7 +59,7 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     """
     check_arraylike("toeplitz", c, c if r is None else r)
     c = jnp.atleast_1d(jnp.asarray(c))
-    r = jnp.conj(c) if r is None else jnp.atleast_1d(jnp.asarray(r))
+    r = jnp.atleast_1d(jnp.conj(c) if r is None else jnp.asarray(r))
     n, m = typeof(c).shape[-1], typeof(r).shape[-1]
     kind = jnp.result_type(c, r)
     index = np.arange(n)[:, None] - np.arange(m)[None, :] + (m - 1)

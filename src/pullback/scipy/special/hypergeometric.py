@@ -12,6 +12,7 @@ from ...control.custom_jvp import custom_jvp
 from ...control.scan import scan
 from ...control.while_loop import while_loop
 from ...core.avals import typeof
+from ...numpy.util import shown_as
 from .basic import inexact, known, real
 from .gammas import gamma, gammasgn
 
@@ -50,6 +51,7 @@ def _series(ratio: Any, x: Any) -> Any:
 
 
 @jit
+@shown_as("hyp1f1")
 def _hyp1f1_value(a: Any, b: Any, x: Any) -> Any:
     # Kummer's transformation makes the terms positive for negative x.
     negative = x < 0
@@ -110,6 +112,7 @@ def _hyp1f1_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @jit
+@shown_as("hyp2f1")
 def _hyp2f1_value(a: Any, b: Any, c: Any, x: Any) -> Any:
     # Pfaff's transformation for x < 0, Euler's series below 0.9, the transformation to 1 - x above.
     negative = x < 0

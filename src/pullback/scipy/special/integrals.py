@@ -16,7 +16,7 @@ from ...control.custom_jvp import custom_jvp
 from ...control.while_loop import fori_loop, while_loop
 from ...core.avals import typeof
 from ...dtypes import default_float
-from ...numpy.util import check_arraylike, promotes_freely, to_type
+from ...numpy.util import check_arraylike, promotes_freely, shown_as, to_type
 from .basic import _ndtr, horner, inexact, real
 
 _STEPS = 500
@@ -114,6 +114,7 @@ def _ei_asymptotic(x: Any) -> Any:
 
 
 @jit
+@shown_as("expi")
 @promotes_freely
 @_widened
 def _expi_value(x: Any) -> Any:
@@ -188,6 +189,7 @@ def _expn_series(n: Any, x: Any) -> Any:
 
 
 @jit
+@shown_as("expn")
 @promotes_freely
 @_widened
 def _expn_value(n: Any, x: Any) -> Any:
@@ -260,7 +262,7 @@ def _faddeeva_upper(z: Any) -> Any:
     return 2 * p / (denominator * denominator) + (1 / np.sqrt(np.pi)) / denominator
 
 
-@jit
+@functools.partial(jit, inline=True)
 @promotes_freely
 def _wofz_value(z: Any) -> Any:
     below = z.imag < 0
@@ -383,7 +385,7 @@ def _fresnel_phase(x: Any) -> Any:
     return np.pi / 2 * jnp.remainder(turns, 4)
 
 
-@jit
+@functools.partial(jit, inline=True)
 @promotes_freely
 def _fresnel_value(x: Any) -> tuple[Any, Any]:
     # Beyond this the oscillation is below the precision.
@@ -434,6 +436,7 @@ def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @jit
+@shown_as("sici")
 @promotes_freely
 def _sici_value(x: Any) -> tuple[Any, Any]:
     size = jnp.abs(x)
@@ -498,7 +501,7 @@ def _sici_jvp(primals: Any, tangents: Any) -> Any:
 
 # --- Owen's T ---
 @custom_jvp
-@jit
+@functools.partial(jit, inline=True)
 @promotes_freely
 def _owens_t(h: Any, a: Any) -> Any:
     nodes, weights = np.polynomial.legendre.leggauss(48)

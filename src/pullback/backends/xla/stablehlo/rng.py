@@ -12,6 +12,8 @@ from ....primitives.rng import (
     contracted_add_p,
     contracted_sub_p,
     fused_multiply_add_p,
+    library_pow_p,
+    power_div_p,
     spread_div_p,
 )
 from ..contexts import LoweringRuleContext
@@ -99,3 +101,5 @@ register(fused_multiply_add_p, _fused_multiply_add)
 register(contracted_add_p, _left_to_xla("add"))
 register(contracted_sub_p, _left_to_xla("subtract"))
 register(spread_div_p, _left_to_xla("divide"))
+register(power_div_p, _left_to_xla("divide"))
+register(library_pow_p, _left_to_xla("power"))
