@@ -142,6 +142,17 @@ def in_loop(name: str) -> Callable[[Any], Any]:
             "column": lambda: a.at[:, 0].set(a[:, 1] + a[::-1, 0]),
             "places": lambda: a.at[jnp.arange(3) + i, 0].set(a[i, :3]),
             "drops": lambda: a.at[i + 20, 2].set(a[i, 2] + 1, mode="drop"),
+            "swap": lambda: a.at[i, 1].set(a[39 - i, 2]).at[39 - i, 2].set(a[i, 1]),
+            "swap of rows": lambda: a.at[i].set(a[39 - i]).at[39 - i].set(a[i]),
+            "rotation": lambda: (
+                a.at[i].set(a[i + 1]).at[i + 1].set(a[i + 2]).at[i + 2].set(a[i] + a[i + 1])
+            ),
+            "read through another": lambda: (
+                lambda b: b.at[i - 1].set(b[i] + a[a[i, 0].astype(int) % 40])
+            )(a.at[i].add(1)),
+            "chosen swap": lambda: jnp.where(
+                a[i, 0] > a[39 - i, 0], a.at[i].set(a[39 - i]).at[39 - i].set(a[i]), a
+            ),
             "read afterwards": lambda: a.at[i, 0].set(a[i, 1] + 1) + a[0, 0] * 0.01,
         }[name]()
 
@@ -149,7 +160,8 @@ def in_loop(name: str) -> Callable[[Any], Any]:
 
 
 LOOPS = ["element", "own row", "own row reversed", "slices that overlap", "added row", "twice"]
-LOOPS += ["column", "places", "drops", "read afterwards"]
+LOOPS += ["column", "places", "drops", "read afterwards", "swap", "swap of rows", "rotation"]
+LOOPS += ["read through another", "chosen swap"]
 
 
 @pytest.mark.parametrize("name", LOOPS)
@@ -185,6 +197,28 @@ def test_an_inner_loop_whose_numbers_read_its_array_works_in_place() -> None:
     check(f, a)
     donating = pullback.jit(f, donate_argnums=0)
     assert donating.lower(a).compile().memory_analysis().temp_size_in_bytes < 200
+
+
+@pytest.mark.parametrize(
+    "name", ["swap", "swap of rows", "rotation", "read through another", "chosen swap"]
+)
+def test_what_is_read_late_is_read_before_updates(name: str) -> None:
+    """Nothing as large as the array is kept beside it."""
+    run = pullback.jit(in_loop(name), donate_argnums=0)
+    memory = run.lower(jnp.zeros((40_000, 10))).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 2000
+
+
+def test_an_old_element_that_is_given_after_the_update_is_read_before() -> None:
+    def step(a: Any, i: Any) -> Any:
+        b = a.at[i].set(i + 0.5)
+        return b, (a[i] * 2, a[i + 1] + b[i])
+
+    f = lambda a: lax.scan(step, a, jnp.arange(20) % 7)
+    check(f, X)
+    run = pullback.jit(f, donate_argnums=0)
+    memory = run.lower(jnp.zeros(40_000)).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 2000
 
 
 @pytest.mark.parametrize("name", ["element", "own row"])

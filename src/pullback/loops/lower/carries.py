@@ -12,10 +12,11 @@ from pullback.loops import rewrite
 from pullback.loops.build import Builder, Index
 from pullback.loops.fuse import Nest
 from pullback.loops.ir import Atom, Buf
-from pullback.loops.lower.graph import Node, Opaque, RegisterSlot, Slot, beside, part_dtype
+from pullback.loops.lower.graph import Graph, Node, Opaque, RegisterSlot, Slot, beside, part_dtype
 from pullback.loops.lower.pairs import TURNED_FROM, take_turns
+from pullback.loops.lower.read_first import LITTLE, read_first
 from pullback.loops.lower.regions import Body, Entered, RowSlot
-from pullback.loops.lower.registers import reads, unit_reads
+from pullback.loops.lower.registers import FEW, reads, unit_reads
 from pullback.loops.lower.statements import copy_into
 
 __all__ = [
@@ -26,8 +27,6 @@ __all__ = [
     "settle_turns",
     "take_in_place",
 ]
-
-LITTLE = 16  # a result that is so many times smaller than the carry that it reads
 
 
 class Carry:
@@ -175,7 +174,7 @@ def make_in_place(body: Body, leaf: Node, out: Node, slot: Slot) -> None:
         op.reused.add(k)
 
 
-def separate(leaf: Node, out: Node, outs: Sequence[Node], repeats: bool = True) -> None:
+def separate(g: Graph, leaf: Node, out: Node, outs: Sequence[Node], repeats: bool = True) -> None:
     """Before planning: what updates of a carry read of the carry itself is computed before them,
     so that they may work in its buffer: to copy the carry there and back costs more. So is what
     little the loop's other results read of it."""
@@ -183,6 +182,8 @@ def separate(leaf: Node, out: Node, outs: Sequence[Node], repeats: bool = True) 
         assert out.source is not None
         out.source.across = True
         return
+    if leaf.size > FEW:
+        read_first(g, leaf, out, outs)
     node = out
     while node is not leaf:
         op = node.source

@@ -217,7 +217,7 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
     carries, held = Carries(ins[nc + nb :]), Held()
     cond, body = _while_bodies(g, params, cond_consts, body_consts, carries, held)
     for leaf, out in zip(body.leaves[nb:], body.outs, strict=True):
-        separate(leaf, out, body.outs)
+        separate(body.graph, leaf, out, body.outs)
     if _host_if(g, [cond, body], programs):
         return while_steps(g, ins, outs, params, cond.work + body.work)
     cond_leaves, body_leaves = cond.leaves[nc:], body.leaves[nb:]
@@ -479,7 +479,7 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
 
     body = Body(g, params["jaxpr"], leaves)
     for leaf, out in zip(body.leaves[nk : nk + nc], body.outs, strict=False):
-        separate(leaf, out, body.outs, length > 1)
+        separate(body.graph, leaf, out, body.outs, length > 1)
     if length <= int(params.get("unroll", 1)) and nc == len(outs) and _by_element(body, length):
         return _unrolled(g, params["jaxpr"], consts, init, xs, range(length)[:: 1 - 2 * reverse])
     if _host_if(g, [body], [params["jaxpr"]]):

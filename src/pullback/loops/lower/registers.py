@@ -20,7 +20,7 @@ from pullback.loops.lower.graph import (
     store_slot,
 )
 
-__all__ = ["Registers", "reads", "unit_reads"]
+__all__ = ["FEW", "Registers", "reads", "unit_reads"]
 
 FEW = 16  # elements of an array in registers
 UNROLLED = 1500.0  # work of one unit, in scalar operations
