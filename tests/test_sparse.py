@@ -800,6 +800,9 @@ REFUSED = {
     "concatenate": lambda S, m: S.bcoo_concatenate([m, m], dimension=2),
     "concatenate from the end": lambda S, m: S.bcoo_concatenate([m, m], dimension=-1),
     "concatenate half an axis": lambda S, m: S.bcoo_concatenate([m, m], dimension=0.5),
+    "concatenate of two dtypes": lambda S, m: S.bcoo_concatenate(
+        [m, m.astype(np.int32)], dimension=0
+    ),
     "squeeze": lambda S, m: S.bcoo_squeeze(m[None], dimensions=(3,)),
     "squeeze half an axis": lambda S, m: S.bcoo_squeeze(m[None], dimensions=(0.5,)),
     "rev from the end": lambda S, m: S.bcoo_rev(m, dimensions=(-1,)),

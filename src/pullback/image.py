@@ -37,7 +37,7 @@ class ResizeMethod(enum.Enum):
     @staticmethod
     def from_string(s: str) -> ResizeMethod:
         """The method of a name, ValueError if there is none."""
-        if s not in _NAMES:
+        if not isinstance(s, str) or s not in _NAMES:
             raise ValueError(f'Unknown resize method "{s}". Fix: one of {", ".join(_NAMES)}.')
         return _NAMES[s]
 

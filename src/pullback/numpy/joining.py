@@ -165,7 +165,9 @@ def _grown(name: str, tup: Any, grow: Any) -> Any:
 
 
 def _ndim_of_first(parts: Any) -> int:
-    return ndim_of(parts[0]) if isinstance(parts, list) else ndim_of(parts) - 1
+    if not isinstance(parts, list):
+        return ndim_of(parts) - 1
+    return ndim_of(parts[0]) if parts else 1
 
 
 def _stacked(name: str, grow: Any, axis: Any, doc: str) -> Any:
@@ -597,7 +599,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     places = np.nonzero(values)
     for k in axes:
         if not places[k].size:
-            low[k], high[k] = 0, 0
+            high[k] = 0 if {"f", "b"} & {*trim.lower()} else high[k]
             continue
         if "f" in trim.lower():
             low[k] = int(places[k].min())

@@ -8,7 +8,7 @@ import functools
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ..primitives.elementwise import real
 from ..primitives.layout import broadcast_in_dim_p, broadcast_to, broadcast_to_rank, converted
 from ..runtime.array import ArrayImpl
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 PYTHON_SCALARS = (bool, int, float, complex)
 _SIMPLE = frozenset(PYTHON_SCALARS)
 _ARRAYS = (ArrayImpl, Tracer)
@@ -173,16 +174,22 @@ def _convert_number(x: Any, kind: type, dtype: Any, weak: bool) -> Any:
 
 
 def wide_ints_as_floats(*args: Any) -> list[Any]:
-    """Python's integers that no default integer need hold, as floats: for functions of floats whose
-    steps are not one program.
+    """Python's integers that no default integer need hold, as floats of the dtype that smaller ones
+    give: for functions of floats whose steps are not one program.
     """
-    return [float(x) if type(x) is int and not -(2**31) <= x < 2**31 else x for x in args]
+    wide = [type(x) is int and not -(2**31) <= x < 2**31 for x in args]
+    if not any(wide):
+        return list(args)
+    smaller = (0 if w else unwrap(x) for x, w in zip(args, wide, strict=True))
+    dtype, weak = dtypes.result_type(*smaller, return_weak_type_flag=True)
+    kind = float if weak else inexact(dtype).type
+    return [kind(x) if w else x for x, w in zip(args, wide, strict=True)]
 
 
-def shown_as(name: str) -> Any:
+def shown_as(name: str) -> Callable[[_F], _F]:
     """What programs call a function that is jitted: by the name of the public one that it is of."""
 
-    def renamed(f: Any) -> Any:
+    def renamed(f: _F) -> _F:
         f.__name__ = name
         return f
 

@@ -140,7 +140,9 @@ def symmetrized(name: str, x: Any) -> Any:
         )
     total = (bitwise_or if aval.dtype == bool else add)(x, adjoint(x))
     if not dtypes.is_inexact(aval.dtype):
-        total = convert_weak(total, dtypes.default_float(), aval.dtype == bool)
+        wide = aval.dtype == bool or aval.dtype.itemsize == 8
+        kind = dtypes.default_float() if wide else np.dtype(np.float32)
+        total = convert_weak(total, kind, aval.dtype == bool)
     return div(total, const(total, 2))
 
 

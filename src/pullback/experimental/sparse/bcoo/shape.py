@@ -246,7 +246,7 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     """Arrays joined along an axis; along a dense one all axes become sparse.
 
     Their other sizes, and numbers of batch and dense axes, are equal: ValueError otherwise. Raises
-    TypeError for an axis that they do not have; axes count from 0.
+    TypeError for an axis that they do not have, and for several dtypes; axes count from 0.
 
     >>> from pullback.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.array([1., 0.]))
@@ -263,6 +263,11 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     if len({x.shape[:dimension] + x.shape[dimension + 1 :] for x in operands}) != 1:
         raise ValueError(
             f"bcoo_concatenate: shapes {[x.shape for x in operands]} differ beside axis {dimension}"
+        )
+    if len({x.dtype for x in operands}) != 1:
+        raise TypeError(
+            f"bcoo_concatenate requires arrays of one dtype, got {[x.dtype for x in operands]}. "
+            "Fix: x.astype(dtype)."
         )
     if dimension >= mat.n_batch + mat.n_sparse:
         operands = [all_sparse(x) for x in operands]
