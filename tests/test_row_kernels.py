@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -487,6 +488,31 @@ def test_no_run_waits_for_code_that_a_few_runs_do_not_repay(function: Any, size:
     while plan.improve():
         pass
     assert not plan.hasty
+
+
+@pytest.mark.parametrize(
+    ("steps", "kernels", "runs", "gain", "hot"),
+    [
+        (300, 3, 2, 1e-2, True),  # a few kernels, called often: soon repaid
+        (300, 3, 2, 1e-4, False),
+        (12, 12, 2, 1e-4, False),  # many, of which runs gain little
+        (12, 12, 9, 1e-4, False),
+        (12, 12, 10, 1e-4, True),
+        (12, 12, 2, 1.1e-2, False),
+        (12, 12, 3, 1.1e-2, True),  # quick code has lost a quarter of what they take
+    ],
+)
+def test_when_good_code_is_begun(
+    steps: int, kernels: int, runs: int, gain: float, hot: bool
+) -> None:
+    """By what kernels there are, not by how many steps call them, and by what runs gain."""
+    some = [object() for _ in range(kernels)]
+    plan: Any = SimpleNamespace(
+        hasty=[(1e-6, k, some[k % kernels]) for k in range(steps)], work=1e8, seconds=1e-2,
+        again=True, effort=lambda: kernels * 1e-2, gain=lambda: gain,
+        heat=lambda: (float(runs), runs * 1e8),
+    )  # fmt: skip
+    assert tier._is_hot(plan) == hot
 
 
 @pytest.mark.usefixtures("nothing_compiled")

@@ -535,10 +535,12 @@ class Compilation:
 
     def foresee(self, kind: str) -> None:
         """Some kernel will multiply blocks of a type, quickly made code will do: LLVM may begin,
-        as it has nothing else to do yet."""
-        shop = _workshop(self.target)
+        as it has nothing else to do yet. The disk has what the first import on a machine
+        compiles."""
+        name = tile_name(kind, 1)
+        shop = _workshop(self.target) if self.cache is None or name not in USUAL_TILES else None
         if shop is not None:
-            self._order(tile_name(kind, 1), True, shop)
+            self._order(name, True, shop)
 
     def _order(self, tile: str, quick: bool, shop: Workshop) -> None:
         job = order_tile(tile, self.target, quick, shop.publish)

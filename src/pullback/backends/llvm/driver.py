@@ -221,9 +221,8 @@ class Plan:
 
     def effort(self) -> float:
         """The seconds that good code of its kernels takes LLVM, roughly: by quick code's length."""
-        return sum(
-            tier.GOOD_KERNEL + tier.GOOD_SECONDS * kernel.code.length for _, _, kernel in self.hasty
-        )
+        lengths = {id(kernel): kernel.code.length for *_, kernel in self.hasty}
+        return sum(tier.GOOD_KERNEL + tier.GOOD_SECONDS * n for n in lengths.values())
 
     def gain(self) -> float:
         """The seconds of a run that good code of its kernels saves, roughly: little where tile

@@ -58,14 +58,14 @@ QUICK_WORK = 1e6
 MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
 VERY_MUCH_WORK = 1e6  # and of one run that is enough
-FEW_STEPS = 4  # whose kernels a second run has begun
+FEW_KERNELS = 4  # that a second run has begun
 # Seconds that good code takes, a kernel and a byte of its quick code. The second run has so many
 # begun at most, if so many runs repay them, and any number that a few runs repay.
 GOOD_KERNEL, GOOD_SECONDS = 3e-3, 8e-6
 SOME_SECONDS, SOME_RUNS, FEW_RUNS = 0.025, 30, 4
-# Of other plans with few kernels good code is made when quick code has lost that part of what it
-# takes, by our estimates, or has run so often: LLVM at work beside them costs the runs more than a
-# few of them can win. That of many kernels takes so long that it is begun at once.
+# Of other plans good code is made when quick code has lost that part of what it takes, by our
+# estimates, or has run so often: LLVM at work beside them costs the runs more than a few of them
+# can win, and of many kernels, most of which call tile functions, more than ten.
 LOST_PART, SURE_RUNS = 0.25, 10
 # Seconds between two looks: doubled while nothing happens. The first call and what follows it at
 # once are over by the first: who runs code waits for the interpreter while its kernels are written.
@@ -137,7 +137,12 @@ def _is_repaid_soon(plan: Watched) -> bool:
     """Whether some runs repay good code of a plan's few kernels."""
     effort = plan.effort()
     runs = SOME_RUNS if effort <= SOME_SECONDS else FEW_RUNS
-    return len(plan.hasty) <= FEW_STEPS and effort <= runs * plan.gain()
+    return _has_few(plan) and effort <= runs * plan.gain()
+
+
+def _has_few(plan: Watched) -> bool:
+    """Whether few kernels of a plan could be better, in however many steps."""
+    return len({id(kernel) for *_, kernel in plan.hasty}) <= FEW_KERNELS
 
 
 def _is_hot(plan: Watched) -> bool:
@@ -147,7 +152,7 @@ def _is_hot(plan: Watched) -> bool:
         return runs >= MANY_RUNS and work >= MUCH_WORK
     if runs >= SURE_RUNS or runs * plan.gain() >= LOST_PART * plan.effort():
         return True
-    return plan.again and (len(plan.hasty) > FEW_STEPS or _is_repaid_soon(plan))
+    return plan.again and _is_repaid_soon(plan)
 
 
 def enabled() -> bool:
@@ -262,7 +267,7 @@ class _Watcher:
             if not _is_hot(plan):
                 continue
             busy = True
-            between = _Polite() if len(plan.hasty) <= FEW_STEPS else None
+            between = _Polite() if _has_few(plan) else None
             while not self.stopping and plan.improve(between):
                 pass
             done.append(reference)
