@@ -327,24 +327,14 @@ def shown(x: float) -> str:
     )
 
 
-def stream_rows(names: Sequence[str] = ()) -> Iterator[list[str]]:
-    """A row for each float64 sampler, or some: how far both sides are from its formula without
-    rounding.
-    """
+def stream_rows() -> Iterator[list[str]]:
+    """A row for each float64 sampler: how far both sides are from its formula without rounding."""
     sys.path.insert(0, str(ROOT))
     exact_streams = importlib.import_module("tests.exact_streams")
-    for name, ours, theirs in exact_streams.compared(100, (0, 42), names):
+    for name, ours, theirs in exact_streams.compared(100, (0, 42)):
         row = [name, *map(shown, (ours[0], ours[-1], theirs[0], theirs[-1]))]
         print(*row, flush=True)
         yield row
-
-
-def renew_streams(names: Sequence[str]) -> None:
-    """Measures some samplers' rows of the page again."""
-    fresh = {row[0]: "| " + " | ".join(row) + " |" for row in stream_rows(names)}
-    before, streams = PAGE.read_text().split("## Random numbers", 1)
-    lines = [fresh.get(line[2:].partition(" |")[0], line) for line in streams.split("\n")]
-    PAGE.write_text(before + "## Random numbers" + "\n".join(lines))
 
 
 def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
@@ -384,12 +374,8 @@ def main() -> int:
     parser.add_argument(
         "--new", action="store_true", help="functions the page lacks; keeps the rest"
     )
-    parser.add_argument("--samplers", default="", help="whose rows to renew, with commas between")
     options = parser.parse_args()
     mp.prec = 140
-    if options.samplers:
-        renew_streams(options.samplers.split(","))
-        return 0
     body = list(rows(options.only, known_rows() if options.new else {}))
     if options.only:
         return 0

@@ -223,13 +223,45 @@ def test_functions_that_quick_code_calls_have_the_bits_of_good_code(name, dtype)
     assert quick.tobytes() == good.tobytes()  # signs of NaN, too
 
 
-def test_quick_code_that_negates_calls_no_functions():
-    """LLVM moves negations into functions' bodies, and the signs of NaN show it."""
-    minus = Const(-1.0, "f64")
-    for step in (("f64", "neg", (0,), ()), ("f64", "mul", (0, minus), ())):
-        for steps in ([step, ("f64", "sin", (1,), ())], [("f64", "sin", (0,), ()), step]):
-            kernel = elementwise(steps, ["f64"], "f64")
-            assert not calls(emit_module(kernel, host_target(), brief=True)[0])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_negations_stay_where_they_are(dtype):
+    """LLVM would move negations through other operations and into functions' bodies, here and not
+    there, and the signs of NaN would show it: quick code that calls functions has the bits of good
+    code, and products and differences those that IEEE 754 gives them."""
+    kind, r = KINDS[dtype], np.random.default_rng(6)
+    with np.errstate(over="ignore"):
+        x = np.r_[r.normal(size=67), SPECIAL].astype(kind)
+    x = np.r_[x, np.copysign(np.array([np.nan], kind), kind(-1)), -x]
+    y = r.normal(size=len(x)).astype(kind)
+    minus, nothing = Const(-1.0, dtype), Const(-0.0, dtype)
+    half = Const(0.5, dtype)
+    steps = [
+        (dtype, "neg", (0,), ()),  # 2
+        (dtype, "sub", (1, 2), ()),  # y - -x
+        (dtype, "mul", (0, half), ()),
+        (dtype, "neg", (4,), ()),  # -(x / 2)
+        (dtype, "mul", (0, minus), ()),
+        (dtype, "div", (0, minus), ()),
+        (dtype, "sub", (nothing, 0), ()),
+        (dtype, "mul", (2, 1), ()),
+        (dtype, "neg", (9,), ()),  # -(-x y)
+        (dtype, "sin", (2,), ()),
+        (dtype, "exp", (5,), ()),
+        (dtype, "neg", (12,), ()),
+        (dtype, "fma", (2, 1, 1), ()),
+    ]
+    with np.errstate(all="ignore"):
+        want = {2: -x, 3: y - -x, 5: -(x * kind(0.5)), 6: x * kind(-1), 7: x / kind(-1),
+                8: kind(-0.0) - x, 10: x * y}  # fmt: skip
+    for k, _ in enumerate(steps, 2):
+        kernel = elementwise(steps[: k - 1], [dtype, dtype], dtype)
+        quick, good = np.zeros_like(x), np.zeros_like(x)
+        compile_kernel(kernel, host_target(), quick=True)
+        run_kernel(kernel, [x, y, quick], [len(x)], quick=True)
+        run_kernel(kernel, [x, y, good], [len(x)])
+        assert quick.tobytes() == good.tobytes(), steps[k - 2]
+        if k in want:
+            np.testing.assert_array_equal(np.signbit(good), np.signbit(want[k]))
 
 
 SPECIAL = [

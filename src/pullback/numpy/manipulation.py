@@ -756,8 +756,6 @@ def _repeat_each(a: Any, times: int, k: int) -> Any:
 def _repeat_counts(a: Any, repeats: Any, k: int, total: int | None) -> Any:
     n = shape_of(a)[k]
     repeats = broadcast_to(ravel(repeats), (n,))
-    if n == 0:  # nothing to pad with
-        return a
     if total is None:
         counts = np.asarray(repeats)
         if (counts < 0).any():
@@ -765,7 +763,7 @@ def _repeat_counts(a: Any, repeats: Any, k: int, total: int | None) -> Any:
         total = int(counts.sum())
     else:
         total = as_int(total, "total")
-    if total == 0:
+    if n == 0 or total == 0:
         return lax.full((*shape_of(a)[:k], total, *shape_of(a)[k + 1 :]), 0, typeof(a).dtype)
     # Place a 1 where each run starts; the running sum is the index of the element that is repeated
     # there.

@@ -3,6 +3,7 @@ in maths*.py."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -87,10 +88,12 @@ def _float(b: Builder, op: str, dtype: str, args: list[Val], attrs: dict[str, An
         return x
     if op == "mul" and x.c == 1.0:
         return args[1]
+    if op in ("sub", "mul", "div", "fma"):
+        args = [b.fence(a) if _would_negate(a) else a for a in args]
     if op in _FLOAT_PLAIN:
-        return narrow(b, dtype, b.binary(_FLOAT_PLAIN[op], x, args[1]))
+        return narrow(b, dtype, b.binary(_FLOAT_PLAIN[op], *args))
     if op == "neg":
-        return -x
+        return b.fence(-b.fence(x))
     if op == "abs":
         return b.fabs(x)
     if op == "copysign":
@@ -111,6 +114,13 @@ def _float(b: Builder, op: str, dtype: str, args: list[Val], attrs: dict[str, An
         return maths.rint(b, x) if attrs["mode"] == "even" else maths.round_away(b, x)
     value = call_of(b, op, args) or maths_special.emit(b, op, args)
     return narrow(b, dtype, value)
+
+
+def _would_negate(x: Val) -> bool:
+    """Whether LLVM makes a negation of a difference from, or of a product with, this literal. It
+    moves negations through what stands before and after them, so that the sign of a NaN depends on
+    that: ours stand between fences, products stay products."""
+    return x.c == -1.0 or (x.c == 0.0 and math.copysign(1.0, x.c) < 0)
 
 
 _FLOAT_PLAIN = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}

@@ -463,6 +463,10 @@ class Builder:
             return self.call("fma", a, b, c)
         return a * b + c
 
+    def fence(self, x: Val) -> Val:
+        """The same floats; nothing is simplified across this place."""
+        return self.call("arithmetic.fence", x)
+
     def fabs(self, x: Val) -> Val:
         return self.call("fabs", x)
 

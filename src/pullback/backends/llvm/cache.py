@@ -101,7 +101,7 @@ def _unpack(raw: bytes) -> Image | None:
         dict(zip(words[::2], map(int, words[1::2]), strict=True)),
         tuple(map(int, absolute.split())),
         kind,
-        quick == "1",
+        int(quick),
     )
 
 

@@ -9,18 +9,14 @@ functions' bodies in it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from pullback.backends.llvm import maths_special
-from pullback.backends.llvm.analysis import walk
 from pullback.backends.llvm.build import BITS, FUNCTION_ATTRIBUTES, TABLE_READ, Builder, Val
 from pullback.backends.llvm.table import FUNCTIONS_CALLED, function_offset, provide
 from pullback.backends.llvm.target import Target
-from pullback.loops.ir import Atom, Const, Kernel, Let
-from pullback.loops.ops import FLOATS
 
-__all__ = ["call_of", "calls", "functions_text", "mark", "negates", "provide_functions"]
+__all__ = ["call_of", "calls", "functions_text", "mark", "provide_functions"]
 
 _TYPES = ("float", "double")
 _OF_TWO = frozenset({"pow", "atan2"})
@@ -35,26 +31,6 @@ def _name(op: str, t: str) -> str:
 def mark(target: Target) -> str:
     """What tells in the keys of kernels and programs that their code may call."""
     return "calls" if _target[0] == target.key else ""
-
-
-def negates(kernel: Kernel) -> bool:
-    """Whether a kernel has a negation of floats, or a fused multiplication that would take one up.
-    LLVM moves negations through what stands before and after them, through a function's body too if
-    it is there, and the sign of a NaN shows it: such a kernel calls nothing."""
-    for s in walk(kernel.body):
-        if type(s) is Let and s.out.dtype in FLOATS:
-            if s.op in ("neg", "fma"):
-                return True
-            if s.op in ("mul", "div", "sub") and any(map(_is_minus_one_or_zero, s.args)):
-                return True
-    return False
-
-
-def _is_minus_one_or_zero(a: Atom) -> bool:
-    if type(a) is not Const:
-        return False
-    value = float(a.value)
-    return value == -1.0 or (value == 0.0 and math.copysign(1.0, value) < 0)
 
 
 def call_of(b: Builder, op: str, args: Sequence[Val]) -> Val | None:

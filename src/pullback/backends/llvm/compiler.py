@@ -12,11 +12,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from pullback.backends.llvm import link, loader, os_shim
-from pullback.backends.llvm.analysis import walk
+from pullback.backends.llvm.analysis import density, walk
 from pullback.backends.llvm.aside import aside
 from pullback.backends.llvm.build import FUNCTION_ATTRIBUTES
 from pullback.backends.llvm.cache import DiskCache, Entry, disk_cache, kernel_key
-from pullback.backends.llvm.called import calls, mark, negates
+from pullback.backends.llvm.called import calls, mark
 from pullback.backends.llvm.convert import from_memory, memory_type
 from pullback.backends.llvm.emit import Emitter, Module
 from pullback.backends.llvm.emit_reduce import AllLoops
@@ -144,7 +144,7 @@ def emit_module(
     )
     module = Module(target, "pb", attrs=dict(kernel.attrs), streamed=streamed, brief=brief)
     module.alone, module.between = brief and alone, between
-    module.calls = brief and not negates(kernel)
+    module.calls = brief
     module.short = frozenset(kernel.params) - vast
     loops = sum(isinstance(s, For) and s.kind == "vector" for s in walk(kernel.body))
     module.many = loops > MANY_LOOPS
@@ -442,7 +442,7 @@ def _finished(
 ) -> CompiledKernel:
     """What LLVM has just compiled."""
     image = loader.link(obj)
-    image = replaced(image, quick=True) if order.is_quick else image
+    image = replaced(image, quick=loader.QUICK) if order.is_quick else image
     return _stored(order, target, key, image, later, cache)
 
 
@@ -491,11 +491,12 @@ class _Ordered:
     def put_together(self, target: Target) -> loader.Image | None:
         """Code without LLVM, where quick code does and all of the kernel is covered."""
         kernel, haste = self.kernel, self.haste
-        stencils = provided(target) if haste.kernel and haste.stencils else None
+        may = haste.kernel and (haste.stencils or density(kernel.body) <= haste.lanes)
+        stencils = provided(target) if may else None
         if stencils is None or waits(kernel) or _debug():
             return None
         start = time.perf_counter()
-        image = patched(kernel, target, stencils, haste.shared)
+        image = patched(kernel, target, stencils, haste.shared, not haste.stencils)
         self.text_seconds = time.perf_counter() - start
         if image is not None:
             self.is_quick, self.origin = True, "stencils"

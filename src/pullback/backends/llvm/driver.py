@@ -221,18 +221,17 @@ class Plan:
 
     def effort(self) -> float:
         """The seconds that good code of its kernels takes LLVM, roughly: by quick code's length."""
-        lengths = {id(kernel): kernel.code.length for *_, kernel in self.hasty}
-        return sum(tier.GOOD_KERNEL + tier.GOOD_SECONDS * n for n in lengths.values())
+        codes = {id(kernel): kernel.code for *_, kernel in self.hasty}
+        return sum(map(tier.effort, codes.values()))
 
     def gain(self) -> float:
         """The seconds of a run that good code of its kernels saves, roughly: little where tile
         functions do the work."""
         if self._gain is None:
-            own = (
-                cost * (tier.OUTSIDE_TILES if kernel.multiplies else 1.0)
+            self._gain = sum(
+                cost * tier.lost(kernel.code) * (tier.OUTSIDE_TILES if kernel.multiplies else 1.0)
                 for cost, _, kernel in self.hasty
             )
-            self._gain = tier.LOST * sum(own)
         return self._gain
 
     def improve(self, between: Callable[[], None] | None = None) -> bool:

@@ -38,6 +38,7 @@ class JitCode:
 
     __slots__ = ("__weakref__", "_forever", "length", "symbols")
     _kept: list[Any] = []
+    quick = 0  # never put together from stencils
 
     def __init__(self, obj: bytes) -> None:
         global _ready

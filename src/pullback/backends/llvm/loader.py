@@ -23,7 +23,10 @@ from pullback.forking import renewed
 from pullback.lazy_imports import lazy_module
 from pullback.records import record
 
-__all__ = ["Code", "Image", "LinkError", "link", "link_elf", "load_entry", "load_image"]
+__all__ = [
+    "PUT_TOGETHER", "QUICK", "Code", "Image", "LinkError", "link", "link_elf", "load_entry",
+    "load_image",
+]  # fmt: skip
 
 jit: Any = lazy_module("pullback.backends.llvm.jit")
 
@@ -41,7 +44,11 @@ class Image:
     symbols: dict[str, int]
     absolute: tuple[int, ...] = ()
     kind: str = "linked"  # or "object": the file as LLVM wrote it, for MCJIT
-    quick: bool = False  # LLVM's quick path made it where its good one was wanted
+    quick: int = 0  # QUICK or PUT_TOGETHER where there is better code
+
+
+# LLVM's quick path made it where its good one was wanted; it was put together from stencils.
+QUICK, PUT_TOGETHER = 1, 2
 
 
 SECTION, SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
@@ -194,10 +201,11 @@ class Code:
     """Executable memory holding one image; unmapped when this object dies, so whoever calls into it
     must hold it."""
 
-    __slots__ = ("__weakref__", "_unmap", "address", "length", "nbytes", "symbols")
+    __slots__ = ("__weakref__", "_unmap", "address", "length", "nbytes", "quick", "symbols")
 
     def __init__(self, image: Image) -> None:
         pages = _pages()
+        self.quick = image.quick
         self.length = len(image.data)
         self.nbytes = (self.length + 4095) & ~4095
         self.address = pages.reserve(self.nbytes)

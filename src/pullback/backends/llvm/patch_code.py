@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 
-from pullback.backends.llvm.loader import Image
+from pullback.backends.llvm.loader import PUT_TOGETHER, Image
 from pullback.backends.llvm.stencils import Key, Stencil, Stencils
 
 __all__ = [
@@ -26,8 +26,6 @@ __all__ = [
     "NOT_ZERO",
     "STORE",
     "SUB",
-    "VECTOR_IN",
-    "VECTOR_OUT",
     "ZERO",
     "Code",
     "NoLanes",
@@ -50,8 +48,13 @@ ZERO, NOT_ZERO = b"\x0f\x84", b"\x0f\x85"
 # rdi = rsp + 8: the stack lies as where a function begins, which LLVM took stencils for.
 FRAME_AGAIN = b"\x48\x8d\x7c\x24\x08"
 CALL_ALIGNED = b"\x48\x83\xec\x08\xff\xd0\x48\x83\xc4\x08"  # of rax
-VECTOR_IN, VECTOR_OUT = b"\xc5\xfc\x10\x87", b"\xc5\xfc\x11\x87"  # 32 bytes through ymm0
-HALF_IN, HALF_OUT = b"\xc5\xf8\x10\x87", b"\xc5\xf8\x11\x87"  # 16 through xmm0
+# Moves through the first vector register: bytes, in, out.
+MOVES = (
+    (64, b"\x62\xf1\x7c\x48\x10\x87", b"\x62\xf1\x7c\x48\x11\x87"),  # of AVX-512
+    (32, b"\xc5\xfc\x10\x87", b"\xc5\xfc\x11\x87"),
+    (16, b"\xc5\xf8\x10\x87", b"\xc5\xf8\x11\x87"),
+    (8, LOAD, STORE),
+)
 # The registers of arguments after the context, from a place in the frame.
 ARGUMENTS = (b"\x48\x8b\xb7", b"\x48\x8b\x97", b"\x48\x8b\x8f", b"\x4c\x8b\x87", b"\x4c\x8b\x8f")
 
@@ -67,8 +70,9 @@ class NoLanes(Refused):
 class Code:
     """Bytes with labels, and the frame's places."""
 
-    def __init__(self, stencils: Stencils) -> None:
+    def __init__(self, stencils: Stencils, vector_bytes: int) -> None:
         self.stencils = stencils
+        self.moves = tuple(m for m in MOVES if m[0] <= vector_bytes)
         self.code = bytearray()
         self.labels: list[int] = []
         self.jumps: list[tuple[int, int]] = []  # places of distances, and their labels
@@ -76,7 +80,9 @@ class Code:
         self.top = 8  # the context's address lies at 0
 
     def slot(self, size: int = 8) -> int:
-        at = self.top if size <= 8 else -(-self.top // 32) * 32
+        """A new place; vectors do not lie across two lines of the cache."""
+        unit = 8 if size <= 8 else 32 if size <= 32 else 64
+        at = -(-self.top // unit) * unit
         self.top = at + -(-size // 8) * 8
         if self.top > MOST_SLOTS:
             raise Refused
@@ -120,16 +126,12 @@ class Code:
 
     def copy(self, source: int, to: int, size: int = 8) -> None:
         """Moves a value; the smallest are as long as a slot."""
-        k = 0
-        while size - k >= 16:
-            step = 32 if size - k >= 32 else 16
-            get, put = (VECTOR_IN, VECTOR_OUT) if step == 32 else (HALF_IN, HALF_OUT)
-            self.on(get, source + k)
-            self.on(put, to + k)
-            k += step
-        if k < size:
-            self.on(LOAD, source + k)
-            self.on(STORE, to + k)
+        k, size = 0, max(size, 8)
+        for step, get, put in self.moves:
+            while size - k >= step:
+                self.on(get, source + k)
+                self.on(put, to + k)
+                k += step
 
     def image(self) -> Image:
         """What has been written, linked."""
@@ -145,4 +147,4 @@ class Code:
                     code += value
         for at, value, tail in self.literals:
             put_word(code, at, pool[value] - at - 4 - tail)
-        return Image(bytes(code), {"pb_kernel": 0}, quick=True)
+        return Image(bytes(code), {"pb_kernel": 0}, quick=PUT_TOGETHER)

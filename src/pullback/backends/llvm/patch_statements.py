@@ -65,7 +65,7 @@ class Statements(Code):
     """The function of a kernel, without its loops."""
 
     def __init__(self, kernel: Kernel, target: Target, stencils: Stencils) -> None:
-        super().__init__(stencils)
+        super().__init__(stencils, target.vector_bytes)
         self.kernel, self.target = kernel, target
         self.where: dict[Var, int] = {}
         self.consts: dict[tuple[str, bytes], int] = {}
@@ -237,10 +237,14 @@ class Statements(Code):
             at = self.slot(self.size(dtype))
             self.stencil(key, place, at)
             return at
-        at = self.spread.get((place, dtype), -1)
+        return self.before_loop(key, place, dtype)
+
+    def before_loop(self, key: Key, place: int, dtype: str) -> int:
+        """Lanes that are made of a number before the loop."""
+        at = self.spread.get((key, place), -1)
         if at < 0:
             self.find(key)
-            at = self.spread[place, dtype] = self.slot(self.size(dtype))
+            at = self.spread[key, place] = self.slot(self.size(dtype))
             self.before.append((key, place, at))
         return at
 
@@ -250,15 +254,15 @@ class Statements(Code):
         if step == 1:
             self.stencil(("count", dtype, self.n), base, at)
             return at
-        zero = self.slot(self.size(dtype))
-        self.stencil(("count", dtype, self.n), self.number(0), zero)
-        by = self.spread_out(self.const(Const(step, dtype)), dtype, True)
-        self.stencil(("mul", dtype, self.n), zero, by, zero)
         if dtype != "i64":
             raise NoLanes
         start = self.spread_out(base, dtype, False)
-        self.stencil(("add", dtype, self.n), zero, start, at)
+        self.stencil(("add", dtype, self.n), self.steps_of(step), start, at)
         return at
+
+    def steps_of(self, step: int) -> int:
+        """The lanes of an index that begins at 0."""
+        return self.before_loop(("steps", "i64", self.n), self.number(step), "i64")
 
     # ---- statements
 
@@ -419,36 +423,43 @@ class Statements(Code):
 
     def load(self, s: Load) -> None:
         dtype = s.buf.dtype
-        base, (place, grows) = self.buffers[s.buf], self.offset(s.buf, s.index)
         mask, other = s.mask, s.other
         if mask is not None and other is None:
             other = Const(False if dtype == "bool" else 0.0 if dtype in FLOATS else 0, dtype)
-        if not grows:
+        key, places, wide = self.places(s.buf, s.index, "load", "gather")
+        if not wide:
             if mask is None:
-                self.stencil(("load", dtype, 1, False), base, place, self.new(s.out))
+                self.stencil((key, dtype, 1, False), *places, self.new(s.out))
                 return
-            places = self.at(mask), self.at(other)  # type: ignore[arg-type]
-            self.stencil(("load", dtype, 1, True), base, place, *places, self.new(s.out))
+            more = self.at(mask), self.at(other)  # type: ignore[arg-type]
+            self.stencil((key, dtype, 1, True), *places, *more, self.new(s.out))
             return
-        if grows != 1:
-            raise NoLanes
-        if mask is None:
-            self.stencil(("load", dtype, self.n, False), base, place, self.new_wide(s.out))
-            return
-        places = self.lanes(mask), self.lanes(other)  # type: ignore[arg-type]
-        self.stencil(("load", dtype, self.n, True), base, place, *places, self.new_wide(s.out))
+        more = () if mask is None else (self.lanes(mask), self.lanes(other))  # type: ignore
+        self.stencil((key, dtype, self.n, bool(more)), *places, *more, self.new_wide(s.out))
+
+    def places(
+        self, buf: Buf, index: Sequence[Atom], near: str, far: str
+    ) -> tuple[str, tuple[int, ...], bool]:
+        """Which stencils take the elements at an index, `near` or `far`; what these need to know
+        of where; and whether each lane has one of its own."""
+        base = self.buffers[buf]
+        if self.n > 1 and len(index) == 1 and index[0] in self.wide:
+            return far, (base, self.number(0), self.wide[index[0]]), True  # type: ignore[index]
+        place, grows = self.offset(buf, index)
+        if grows in (0, 1):
+            return near, (base, place), grows == 1
+        return far, (base, place, self.steps_of(grows)), True
 
     def store(self, s: Store) -> None:
         dtype = s.buf.dtype
-        base, (place, grows) = self.buffers[s.buf], self.offset(s.buf, s.index)
+        key, places, wide = self.places(s.buf, s.index, "store", "scatter")
         if self.n > 1:
-            if grows != 1:
+            if not wide:
                 raise NoLanes
             mask = () if s.mask is None else (self.lanes(s.mask),)
-            key = ("store", dtype, self.n, bool(mask))
-            self.stencil(key, base, place, *mask, self.lanes(s.value))
+            self.stencil((key, dtype, self.n, bool(mask)), *places, *mask, self.lanes(s.value))
             return
-        self.store_one(dtype, base, place, self.at(s.value), s.mask)
+        self.store_one(dtype, places[0], places[1], self.at(s.value), s.mask)
 
     def store_one(self, dtype: str, base: int, place: int, value: int, mask: Atom | None) -> None:
         if mask is None:

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from pullback.backends.llvm.analysis import data_bytes, has, trip, widenable
-from pullback.backends.llvm.called import negates
 from pullback.backends.llvm.emit_loops import is_unit
 from pullback.backends.llvm.emit_reduce import (
     ACCUMULATORS,
@@ -51,6 +50,7 @@ from pullback.backends.llvm.patch_threads import Threads
 from pullback.backends.llvm.stencils import Stencils, slot_bytes
 from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (
+    Alloc,
     Atom,
     Carry,
     Const,
@@ -58,7 +58,9 @@ from pullback.loops.ir import (
     If,
     Kernel,
     Region,
+    Stmt,
     Update,
+    While,
 )  # fmt: skip
 from pullback.loops.ops import FLOATS, identity_of, storage_bytes
 
@@ -66,22 +68,39 @@ __all__ = ["patched"]
 
 
 def patched(
-    kernel: Kernel, target: Target, stencils: Stencils, shared: bool = False
-) -> Image | None:
+    kernel: Kernel, target: Target, stencils: Stencils, shared: bool = False,
+    in_lanes: bool = False,
+) -> Image | None:  # fmt: skip
     """A kernel's first code, for several threads if it is `shared`; None if it has something that
-    is not covered."""
-    if negates(kernel):
-        return None
+    is not covered, or, with `in_lanes`, a long loop that runs one by one."""
     try:
         loops = _Loops(kernel, target, stencils)
-        loops.shared = shared
+        loops.shared, loops.only_lanes = shared, in_lanes
         return loops.image()
     except Refused:
         return None
 
 
+def _ends(stmts: Sequence[Stmt], s: For) -> bool:
+    """Whether a loop does little beside another, which has as many iterations and loops inside:
+    it adds what chunks of a reduction have given."""
+    inner = [block.body for block in stmts if type(block) is Alloc]
+    around = [x for x in stmts if type(x) is For and x is not s and x.hi == s.hi]
+    beside = any(x is s for x in stmts) and any(has(x.body, For) for x in around)
+    return beside or any(_ends(block, s) for block in inner)
+
+
 class _Loops(Threads):
     """The function of a kernel, with its loops."""
+
+    only_lanes = False  # whether long loops that run one by one are refused
+
+    def needs_lanes(self, s: For, n: int) -> None:
+        """A loop that would fill n lanes is about to run one by one."""
+        count = trip(s.lo, s.hi, s.step)
+        long = self.only_lanes and (count is None or count >= n)
+        if long and not _ends(self.kernel.body, s):
+            raise Refused
 
     def loop(
         self, index: int, lo: Atom | int, hi: int, step: Atom | int, body: Callable[[], None],
@@ -138,6 +157,7 @@ class _Loops(Threads):
         kind = s.kind
         if kind == "vector" and self.n == 1 and not self.in_lanes:
             if not self.vector(s):
+                self.needs_lanes(s, self.lane_count(s) or 4)
                 with self.one_by_one():
                     self.serial(s)
         elif kind == "reduce":
@@ -197,6 +217,8 @@ class _Loops(Threads):
 
     def serial(self, s: For) -> None:
         """One iteration after the other."""
+        if self.n == 1 and not self.in_lanes and not has(s.body, For, While):
+            self.needs_lanes(s, 16)
         inits = [self.value(c.init) for c in s.carry]
         places = self.begin_carries(s.carry, inits)
 
@@ -418,6 +440,7 @@ class _Loops(Threads):
         lanes = vectors and (count is None or count >= n) and not has(s.body, If)
         lanes = lanes and self.vectors(s, n, index, lo, hi, each)
         if not lanes:
+            self.needs_lanes(s, n)
             self.copy(lo, index)
         if not lanes or count is None or count % n:
             self.where[s.index] = index

@@ -36,14 +36,15 @@ Key = tuple[Any, ...]
 # follows the place in its instruction; whether the frame's address may be gone from rdi after it.
 Stencil = tuple[bytes, tuple[tuple[int, int, int], ...], tuple[tuple[int, bytes, int], ...], bool]
 
-HOLES = 5
-LEVELS = ("avx2",)  # those on which tests have run
+HOLES = 6
+LEVELS = ("avx2", "avx512")
 # LLVM's quick path: one way out of a function, where its text has it, and no address is computed
 # once for several instructions.
 CODEGEN = 0
 SCALARS = ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64")
-_OF_FOUR = ("f32", "i32", "u32", "bool")  # in lanes of four bytes
+_OF_FOUR = ("f32", "i32", "u32", "bool", "i64")  # in lanes of four bytes; places in two registers
 _OF_EIGHT = ("f64", "i64", "u64", "f32", "i32", "u32", "bool")  # and of eight
+_PLACES = frozenset("add sub mul idiv irem min max clamp lt le gt ge eq ne and or".split())
 # What has stencils of its own, other attributes, or none.
 _LEFT_OUT = frozenset({"reduce_precision", "integer_pow", "round", "convert", "bitcast", "select"})
 
@@ -110,12 +111,17 @@ def _operators() -> Iterator[tuple[str, str, int, tuple[tuple[str, Any], ...]]]:
             for dtype in SCALARS:
                 if dtype in op.dtypes:
                     yield name, dtype, 1, attrs
-            if name.startswith(("xla_", "near_")) or name in ("zeta", "polygamma"):
+            if name in ("zeta", "polygamma"):  # slow to compile
                 continue
             for size, dtypes in ((4, _OF_FOUR), (8, _OF_EIGHT)):
                 for dtype in dtypes:
-                    if dtype in op.dtypes:
+                    if dtype in op.dtypes and (name in _PLACES or _fills(dtype, size)):
                         yield name, dtype, size, attrs
+
+
+def _fills(dtype: str, size: int) -> bool:
+    """Whether a type's lanes of so many bytes are one register."""
+    return dtype == "bool" or BITS[dtype] <= 8 * size
 
 
 def _result(op: str, dtype: str) -> str:
@@ -227,11 +233,36 @@ def _of_type(
         w = writer()
         w.write(w.b.splat(w.read(dtype), n), dtype, n)
         yield ("splat", dtype, n), w
+    if n > 1 and dtype != "bool":
+        yield from _scattered(target, dtype, n, writer)
+    if n > 1 and dtype == "i64":  # 0, 1, 2.. of these
+        w = writer()
+        w.write(w.b.lanes_of("i64", n) * w.b.splat(w.read("i64"), n), dtype, n)
+        yield ("steps", dtype, n), w
     if n > 1 and dtype[0] in "iu":  # base + 0, 1, 2.. of a 64-bit base
         w = writer()
         base = w.b.cast("trunc", w.read("i64"), register_type(dtype))
         w.write(w.b.lanes_of(register_type(dtype), n) + base, dtype, n)
         yield ("count", dtype, n), w
+
+
+def _scattered(
+    target: Target, dtype: str, n: int, writer: Callable[[], _Writer]
+) -> Iterator[tuple[Key, _Writer]]:
+    """Loads and stores of lanes that lie anywhere: a place that they have in common, and each
+    lane's from there."""
+    size = BITS[dtype] // 8
+    for masked in (False, True):
+        for key in ("gather", "scatter"):
+            w = writer()
+            base = w.b.gep(*_address(w, n, False)[0], size)
+            at, mask = w.read("i64", n), w.read("bool", n) if masked else None
+            if key == "gather":
+                other = w.read(dtype, n) if masked else None
+                w.write(load(w.b, dtype, base, at, mask, other), dtype, n)
+            else:
+                store(w.b, dtype, base, at, w.read(dtype, n), mask)
+            yield (key, dtype, n, masked), w
 
 
 def _address(w: _Writer, n: int, masked: bool) -> tuple[tuple[Val, Val], Val | None]:
@@ -250,7 +281,7 @@ def _text(target: Target) -> tuple[str, list[Key], list[bool]]:
         name = w.b.head.split("@", 1)[1].split("(", 1)[0]
         functions.append(text.replace(f"@{name}(", f"@s{len(keys)}(", 1))
         keys.append(key)
-        lost.append("%ctx" in text or w.b.blocks > 1 or key[0] == "store")
+        lost.append("%ctx" in text or w.b.blocks > 1 or key[0] in ("store", "scatter"))
     symbols = [f"@h{k} = external global i8, !absolute_symbol !0" for k in range(HOLES)]
     head = [f'target triple = "{target.triple}"', *symbols, "!0 = !{i64 0, i64 1048576}"]
     return "\n".join([*head, *declarations.values(), *functions]), keys, lost
@@ -284,6 +315,7 @@ class _Object:
                 obj[table[4] : table[4] + table[5]]
             )
         ]
+        self.relocated = {h[7] for h in self.headers if h[1] == 4}
         self.relocations = sorted(
             (at, self.symbols[info >> 32], info & 0xFFFFFFFF, addend)
             for h in self.headers
@@ -297,8 +329,10 @@ class _Object:
     def literal(self, section: int, value: int, addend: int) -> tuple[bytes, int] | None:
         """A literal that an instruction reads: its bytes, and how many of the instruction's follow
         the place."""
-        _, _, flags, _, offset, _, _, _, _, entry = self.headers[section]
-        if not flags & 0x10 or entry not in (4, 8, 16, 32, 64):  # literals that may be merged
+        _, _, flags, _, offset, _, _, _, align, entry = self.headers[section]
+        if self.names[section] == b".rodata" and align == 64 and section not in self.relocated:
+            entry = 64  # a register of AVX-512
+        elif not flags & 0x10 or entry not in (4, 8, 16, 32):  # literals that may be merged
             return None
         at = -(-(value + addend + 4) // entry) * entry
         start = offset + at
@@ -394,7 +428,7 @@ def made(target: Target) -> dict[Key, bytes]:
 
 def provide_stencils(target: Target) -> None:
     """Has the stencils of a target in this process: from disk, or compiled for it. Only x86-64
-    processors with AVX2 and not AVX-512 have any, under Linux, and only processes that keep code on
+    processors with AVX2 or AVX-512 have any, under Linux, and only processes that keep code on
     disk."""
     cache = disk_cache()
     if target.level not in LEVELS or not target.triple.endswith("linux-gnu"):

@@ -23,12 +23,14 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from pullback.backends.llvm.jit import JitCode
+from pullback.backends.llvm.loader import PUT_TOGETHER, Code
 from pullback.backends.llvm.os_shim import cpu_count
 from pullback.loops.tiles import panel_width
 from pullback.records import record
 from pullback.switches import switched_off
 
-__all__ = ["Haste", "enabled", "haste", "paused", "ran", "settled", "watch"]
+__all__ = ["Haste", "effort", "enabled", "haste", "lost", "paused", "ran", "settled", "watch"]
 
 # Quick code takes two to four times as long to run, a few milliseconds less to be made. By our
 # estimates of good code: programs and, in longer ones, all runs of a kernel of fewer seconds than
@@ -37,17 +39,19 @@ QUICK_PROGRAM, QUICK_KERNEL = 4e-3, 1e-3
 # What good code of a kernel takes more than quick code, seconds a statement, and what a run of
 # quick code loses beside good code, in runs of that.
 GOOD_STATEMENT, LOST = 1e-4, 2.0
+LOST_PUT_TOGETHER = 4.0  # the same of code from stencils
 OUTSIDE_TILES = 0.02
 # Quick code without lanes takes LLVM half the time, about 30 us a statement less, and runs ten to
 # twenty times as long: ten runs of what takes good code so many seconds a statement still gain. Of
 # few statements there is nothing to gain.
 ALONE, FEW_STATEMENTS = 2e-7, 10
-# Code put together from stencils has every value in memory, and runs half as fast as LLVM's quick
-# code, or slower where that has lanes and stencils have none: of kernels whose runs take longer,
-# LLVM's two milliseconds are repaid by some runs. Where LLVM's quick code has no lanes either, it
-# always does. What threads share of it is done by tile functions; what is outside of them may take
-# more, as LLVM's code for threads takes 4 ms.
-STENCILS, SHARED_STENCILS = 1e-5, 2e-4
+# Code put together from stencils spares LLVM a kernel's module, so many seconds and so many a
+# statement. Every value of it is in memory: beside LLVM's quick code two runs lose so many times
+# what good code takes where a long loop runs one by one; where all run in lanes, so many times for
+# statements as cheap as an addition, and less where there is more to do in each (`density`).
+SPARED, SPARED_STATEMENT = 2.5e-3, 4e-5
+LOST_ONE_BY_ONE, LOST_IN_LANES = 16.0, 10.0
+SHARING = 2  # threads that a first run can count on
 # Cutting loops for threads is more code, of a kernel of many loops much more; quick code of kernels
 # that run so long is cut, and that run so long a statement: scatters into a thousand places take
 # 2 ms less to be compiled uncut, and 0.7 ms more in a first run.
@@ -62,6 +66,7 @@ FEW_KERNELS = 4  # that a second run has begun
 # Seconds that good code takes, a kernel and a byte of its quick code. The second run has so many
 # begun at most, if so many runs repay them, and any number that a few runs repay.
 GOOD_KERNEL, GOOD_SECONDS = 3e-3, 8e-6
+PUT_TOGETHER_BYTES = 2.4  # of code from stencils, for each of LLVM's quick code
 SOME_SECONDS, SOME_RUNS, FEW_RUNS = 0.025, 30, 4
 # Of other plans good code is made when quick code has lost that part of what it takes, by our
 # estimates, or has run so often: LLVM at work beside them costs the runs more than a few of them
@@ -101,19 +106,31 @@ class Watched(Protocol):
 class Haste:
     """Whether quick code does: of a kernel, and of the tile functions that it calls; and whether
     quick code of the kernel is for several threads, as good code is, or without lanes; and whether
-    code from stencils does (patched.py)."""
+    code from stencils does (patched.py), or up to which density if its long loops run in lanes."""
 
     kernel: bool
     tiles: bool
     shared: bool = False
     alone: bool = False
     stencils: bool = True
+    lanes: float = 1.0
 
     def of(self, tile: str) -> bool:
         """Whether it does for a tile function by this name: what only transposes is a few times
         as slow, as kernels are."""
         multiplies = panel_width(tile) > 0
         return self.tiles if multiplies else self.kernel
+
+
+def effort(code: Code | JitCode) -> float:
+    """The seconds that good code of a kernel takes, by what its first code is."""
+    first = PUT_TOGETHER_BYTES if code.quick == PUT_TOGETHER else 1.0
+    return GOOD_KERNEL + GOOD_SECONDS * code.length / first
+
+
+def lost(code: Code | JitCode) -> float:
+    """How many times what good code takes a run of a kernel's first code takes beyond that."""
+    return LOST_PUT_TOGETHER if code.quick == PUT_TOGETHER else LOST
 
 
 def settled(plan: Watched) -> bool:
@@ -173,9 +190,11 @@ def haste(work: float, seconds: float, own: float, tiles: bool, statements: int 
     quick = quick or own * LOST <= statements * GOOD_STATEMENT
     alone = statements >= FEW_STATEMENTS and own <= statements * ALONE
     alone = quick and alone and not shared
-    most = SHARED_STENCILS if tiles else 0.0
-    stencils = alone or (quick and own <= (most if shared else STENCILS))
-    return Haste(quick, little, shared, alone, stencils)
+    spared = SPARED + statements * SPARED_STATEMENT
+    wall = own / min(SHARING, cpu_count()) if shared else own
+    stencils = alone or (quick and own * LOST_ONE_BY_ONE <= spared)
+    lanes = spared / max(wall * LOST_IN_LANES, 1e-9) if quick else 0.0
+    return Haste(quick, little, shared, alone, stencils, lanes)
 
 
 class _Polite:
