@@ -1098,3 +1098,14 @@ def test_short_nests_of_a_loop_stay_on_one_thread():
     assert parts(lambda x: x[places] * 0.5, 50_000) == [1]
     once = program(lambda x: 0.5 * x + 0.2 * jnp.cos(x), np.zeros(12_000, F32))
     assert [show_kernel(k).count("for parallel") for k in once.kernels] == [1]
+
+
+def test_values_that_are_made_of_indices_share_a_loop():
+    """Nothing comes from memory for them, so that none need be stored for a kernel of its own."""
+
+    def rotated(x):
+        i, j = jnp.meshgrid(jnp.arange(200.0), jnp.arange(201.0), indexing="ij")
+        places = [0.96 * i - 0.3 * j + 20, 0.3 * i + 0.96 * j]
+        return pb.scipy.ndimage.map_coordinates(x, places, order=1)
+
+    assert text_of(rotated, numbers(200, 201)).count("kernel ") <= 2

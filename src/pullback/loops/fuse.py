@@ -395,9 +395,12 @@ class _Planner:
 
     def candidates(self, node: Node, lo: int) -> list[Nest]:
         found = [self.units[lo]] if lo >= 0 and isinstance(self.units[lo], Nest) else []
+        leaves = _leaves(node)
         for unit in self.units[lo + 1 :][-4:]:
             if isinstance(unit, Nest) and (
-                work_of(node) + unit.work < SMALL or not unit.leaves.isdisjoint(_leaves(node))
+                work_of(node) + unit.work < SMALL
+                or not unit.leaves.isdisjoint(leaves)
+                or (not leaves and not unit.leaves)  # both only count: nothing comes from memory
             ):
                 found.append(unit)
         return found

@@ -738,6 +738,19 @@ def lane_by_lane(s: For, tables: Tables = NO_TABLES) -> bool:
     return next(found, None) is not None
 
 
+def lanes_apart(s: For, target: Target) -> bool:
+    """The same, but for lanes at a small stride where masked vectors of memory have them, which
+    shuffles pick out."""
+    return any(
+        not target.masks
+        or step is None
+        or abs(step) > WIDEST_STRIDE
+        or storage_bytes(x.buf.dtype) < 4
+        or isinstance(x, Update)
+        for x, step in _strides(s)
+    )
+
+
 def scattered_inside(s: For) -> bool:
     """Whether loops inside of the body do."""
     loops = (x for x in walk(s.body) if isinstance(x, (For, While)))

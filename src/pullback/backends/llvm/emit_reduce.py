@@ -19,6 +19,7 @@ from pullback.backends.llvm.emit_loops import (
     is_unit,
     lane_by_lane,
     lane_count,
+    lanes_apart,
     maskable,
     tail_mask,
 )
@@ -276,7 +277,8 @@ class AllLoops(Loops):
         b, lanes = e.b, _reduce_lanes(e, s)
         step = lanes * ACCUMULATORS
         storable = all(z.t != "i1" for z in zero)
-        masked = maskable(e, s.body) and not lane_by_lane(s)
+        masked = maskable(e, s.body) and not (e.module.brief and lane_by_lane(s))
+        masked = masked and not lanes_apart(s, e.target)
         short = lo.c is not None and hi.c is not None and 0 < hi.c - lo.c <= 2 * step
         if masked and short and begun is None:
             return self.reduce_short(e, s, lo, hi, zero, lanes)
