@@ -18,7 +18,7 @@ from ..backends import interface, llvm
 from ..backends.llvm import driver, programs, tier
 from ..backends.llvm.aside import aside
 from ..backends.llvm.cache import disk_cache
-from ..backends.llvm.compiler import Compilation, tiles_of
+from ..backends.llvm.compiler import Compilation, needs_of
 from ..backends.llvm.threads import Context
 from ..core import effects as fx
 from ..core.avals import ShapedArray
@@ -250,7 +250,7 @@ class NativeExecutable:
         compilation = Compilation()
 
         def ready(kernel: Kernel, cost: pipeline.Cost, alone: bool = False) -> None:
-            what = bool(tiles_of(kernel)), statements(kernel)
+            what = bool(needs_of(kernel)), statements(kernel)
             compilation.add(kernel, tier.haste(cost.work, cost.seconds, cost.own, *what), alone)
             progress.tell(f"{len(compilation.orders)} kernels so far")
 

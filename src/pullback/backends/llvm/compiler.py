@@ -80,9 +80,10 @@ class CompiledKernel:
 
     @property
     def multiplies(self) -> bool:
-        """Whether tile functions do most of its work, as far as is known of quick code."""
+        """Whether tile functions, or LAPACK, do most of its work, as far as is known of quick
+        code."""
         kernel = self.source[0] if self.source is not None else None
-        return isinstance(kernel, Kernel) and any(panel_width(n) > 0 for n in tiles_of(kernel))
+        return isinstance(kernel, Kernel) and any(map(_multiplies, needs_of(kernel)))
 
     def improved(self, between: Callable[[], None] | None = None) -> int:
         """The address of the best code, which is compiled if need be, by a native thread if there
@@ -282,6 +283,10 @@ def _provide_routine(name: str) -> None:
 def tiles_of(kernel: Kernel) -> set[str]:
     """The tile functions that a kernel calls."""
     return {name for name in called_by(kernel) if is_tile(name)}
+
+
+def _multiplies(name: str) -> bool:
+    return panel_width(name) > 0 if is_tile(name) else libraries.is_routine(name)
 
 
 def needs_of(kernel: Kernel) -> set[str]:

@@ -29,6 +29,7 @@ from pullback.backends.llvm.patch_code import (
     put_word,
     word,
 )  # fmt: skip
+from pullback.backends.llvm.patch_library import library_call
 from pullback.backends.llvm.stencils import SCALARS, Key, Stencils, slot_bytes
 from pullback.backends.llvm.table import ERROR_CODE, ERROR_EQUATION, TABLE, function_offset
 from pullback.backends.llvm.target import Target
@@ -80,6 +81,7 @@ class Statements(Code):
         self.sizes: list[int] = []  # where the frame's size stands, and its values' words
         self.words: list[int] = []
         self.taken: dict[int, int] = {}  # scratch from the context, and the places of its sizes
+        self.shared = False  # whether threads share loops, and none is being written
         self.in_lanes = False
         self.n = 1
         self.wide: dict[Var, int] = {}
@@ -598,8 +600,11 @@ class Statements(Code):
             self.code += b"\0"
             self.jump(NOT_ZERO, self.exit(code, equation))
             return
-        if "fortran" in attrs or self.n > 1:
+        if self.n > 1:
             raise Refused
+        if "fortran" in attrs:
+            library_call(self, s, str(attrs["fortran"]))
+            return
         places = [self.argument(a) for a in s.args]
         if is_tile(s.name) and (width := panel_width(s.name)):
             places.append(self.number(width))

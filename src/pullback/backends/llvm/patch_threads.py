@@ -45,8 +45,6 @@ END = b"\xc5\xf8\x77\x48\x89\xec\x5d\xc3"
 class Threads(Statements):
     """A kernel's function, with loops that threads share."""
 
-    shared = False  # whether threads share loops, and none is being written
-
     def loop(
         self, index: int, lo: Atom | int, hi: int, step: Atom | int, body: Callable[[], None],
         sure: bool = False,

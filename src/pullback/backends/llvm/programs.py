@@ -23,7 +23,6 @@ from pullback.loops.canon import statements
 from pullback.loops.fingerprint import equations, fingerprint, source_stamp
 from pullback.loops.ir import Const, Kernel
 from pullback.loops.lower.program import spec_of
-from pullback.loops.tiles import is_tile
 from pullback.records import record
 
 __all__ = ["Recalled", "program_key", "recall", "remember"]
@@ -209,7 +208,7 @@ def recall(
         def kernel_again(number: int = number) -> Kernel:
             return program_again().kernels[number]
 
-        haste = tier.haste(work, seconds, costs[number], any(map(is_tile, needs)), length)
+        haste = tier.haste(work, seconds, costs[number], bool(needs), length)
         found = recalled_kernel(kernel_name, name, needs, kernel_again, haste)
         if found is None:
             return None

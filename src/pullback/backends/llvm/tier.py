@@ -180,7 +180,7 @@ def enabled() -> bool:
 def haste(work: float, seconds: float, own: float, tiles: bool, statements: int = 0) -> Haste:
     """How a kernel of so many statements is to be compiled all of whose runs take `own` seconds, in
     a program of `work` elementary operations and so many seconds; whether it calls tile
-    functions."""
+    functions, or routines of LAPACK and BLAS, which take most of its time as well."""
     if not enabled():
         return Haste(False, False)
     little = work <= QUICK_WORK
