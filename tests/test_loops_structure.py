@@ -1109,3 +1109,20 @@ def test_values_that_are_made_of_indices_share_a_loop():
         return pb.scipy.ndimage.map_coordinates(x, places, order=1)
 
     assert text_of(rotated, numbers(200, 201)).count("kernel ") <= 2
+
+
+@pytest.mark.parametrize("isa", ["avx2", "host"])
+def test_masked_loads_of_no_lane_are_of_the_stack(isa):
+    """What rolled by a number that is known when it runs would read before the array's beginning is
+    on pages that may not be there, where the processor takes hundreds of cycles to see that nothing
+    is read."""
+    if llvm.target_for("host").level not in ("avx2", "avx512"):
+        pytest.skip("no masked loads")
+    kernels = program(lambda x, k: jnp.roll(x, k) * 2, numbers(10_001), np.int32(7)).kernels
+    found = []
+    for kernel in kernels:
+        text = llvm.compiler.emit_module(kernel, llvm.target_for(isa))[0]
+        chosen = set(re.findall(r"(%\w+) = select i1 %\w+, ptr %\w+, ptr %\w+", text))
+        loads = re.findall(r"@llvm\.masked\.load\S+\(ptr (%\w+)", text)
+        found += [pointer in chosen for pointer in loads]
+    assert found and all(found)

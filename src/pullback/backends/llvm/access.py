@@ -90,17 +90,26 @@ def _vector_pointer(b: Builder, base: Val, at: Val, lane: int, size: int) -> Val
     return b.gep(b.gep(base, at, size), b.lit(lane * size, "i64"))
 
 
-def load(b: Builder, dtype: str, base: Val, at: Index, mask: Val | None, other: Val | None) -> Val:
+def load(
+    b: Builder,
+    dtype: str,
+    base: Val,
+    at: Index,
+    mask: Val | None,
+    other: Val | None,
+    outside: bool = False,
+) -> Val:
     """The element(s) at an offset; lanes outside `mask` are not touched and give `other` (or
-    anything)."""
+    anything). `outside`: they may be far from the array."""
     t, size = memory_type(dtype), storage_bytes(dtype)
     if isinstance(at, Val) and at.n == 1 and len(at.regs) == 1:
         raw = _load_uniform(b, t, b.gep(base, at, size), mask)
     elif isinstance(at, Lin) and at.n > 1 and at.stride.c == 1:
-        raw = _load_contiguous(b, t, size, base, at, mask)
+        raw = _load_contiguous(b, t, size, base, at, mask, outside)
     elif isinstance(at, Lin) and at.n > 1 and at.stride.c == -1:
         turned = None if mask is None else _turned(b, b.splat(mask, at.n), at)
-        raw = _turned(b, _load_contiguous(b, t, size, base, _from_below(at), turned), at)
+        below = _load_contiguous(b, t, size, base, _from_below(at), turned, outside)
+        raw = _turned(b, below, at)
     elif mask is None and isinstance(at, Lin) and at.n > 1 and at.stride.c == 2:
         raw = _load_alternate(b, t, size, base, at)
     elif isinstance(at, Lin) and _is_interleaved(b, at, mask, size):
@@ -321,19 +330,28 @@ def _load_uniform(b: Builder, t: str, pointer: Val, mask: Val | None) -> Val:
     return b.load(t, b.select(b.any_lane(mask), pointer, b.nowhere()))
 
 
-def _load_contiguous(b: Builder, t: str, size: int, base: Val, at: Lin, mask: Val | None) -> Val:
+def _load_contiguous(
+    b: Builder, t: str, size: int, base: Val, at: Lin, mask: Val | None, outside: bool
+) -> Val:
+    """Neighbours, as vectors. A masked load of no lane at all is slow where the address is of a
+    page that is not there: hundreds of cycles, in which the processor finds that nothing is
+    wrong. So what may lie `outside` is read elsewhere then."""
     regs = []
     for u in range(at.width):
-        pointer = _vector_pointer(b, base, at.base, u * at.n, size).regs[0]
+        pointer = _vector_pointer(b, base, at.base, u * at.n, size)
         if mask is None:
-            regs.append(b.impure_reg(f"load <{at.n} x {t}>, ptr {pointer}, align {size}"))
+            regs.append(b.impure_reg(f"load <{at.n} x {t}>, ptr {pointer.regs[0]}, align {size}"))
             continue
         name = _masked(b, "load", t, at.n)
         m = b.spread(mask, at.n)
+        here = m[u % len(m)]
+        if outside and not b.brief:
+            some = b.any_lane(Val(b, "i1", mask.n, (mask.regs[u % len(mask.regs)],)))
+            pointer = b.select(some, pointer, b.nowhere())
         vt = f"<{at.n} x {t}>"
         regs.append(
             b.impure_reg(
-                f"call {vt} @{name}(ptr {pointer}, i32 {size}, <{at.n} x i1> {m[u % len(m)]}, {vt} "
+                f"call {vt} @{name}(ptr {pointer.regs[0]}, i32 {size}, <{at.n} x i1> {here}, {vt} "
                 "zeroinitializer)"
             )
         )

@@ -373,7 +373,7 @@ class Emitter:
             if spot == self.spot(at, mask):
                 self.env[s.out] = value
                 return
-        value = load(self.b, s.buf.dtype, base, at, mask, None)
+        value = load(self.b, s.buf.dtype, base, at, mask, None, outside=s.mask is not None)
         if isinstance(at, Lin) and at.n > 1 and at.stride.c == 1:
             size = storage_bytes(s.buf.dtype)
             if s.buf in self.fetching:
