@@ -115,7 +115,10 @@ def draw(R, key, pb, d):
     part = pb.numpy.zeros((), d).real.dtype
     if part != d:
         return {"normal": R.normal(key, (500,), d), "lognormal": R.lognormal(key, 3.0, (500,), d)}
+    cov = pb.numpy.array([[2, 0.5, 0.1], [0.5, 1, 0.2], [0.1, 0.2, 0.7]], d)
+    doubles = {"multivariate_normal": R.multivariate_normal(key, cov[0], cov, (400,), d)}
     return {
+        **(doubles if d == "float64" else {}),
         "ball": R.ball(key, 3, 1.5, (300,), d),
         "weibull_min": R.weibull_min(key, 1.5, 0.3, (500,), d),
         "dirichlet": R.dirichlet(key, pb.numpy.array([0.6, 0.9, 1.5], d), (300,), d),

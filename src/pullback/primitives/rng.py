@@ -26,6 +26,7 @@ from .common import (
     size_of,
     zero_of,
 )
+from .contract import dot_general_p
 from .convert import bitcast_convert_type, convert_element_type
 from .elementwise import (
     add,
@@ -311,11 +312,17 @@ def compiled_as_jaxs(plain: Primitive, physical: Callable[..., Any]) -> Primitiv
         abstract_eval=lambda *avals, **params: plain.rule("abstract_eval")(*avals, **params),
         jvp=jvp,
         transpose=lambda ct, *args, **params: plain.rule("transpose")(ct, *args, **params),
-        batch=reduction_batch(lambda: made) if plain is reduce_sum_p else nary_batch(lambda: made),
+        batch=_batched_as(plain, lambda: made),
         register=False,
     )
     physical_rules[made] = physical
     return made
+
+
+def _batched_as(plain: Primitive, made: Callable[[], Primitive]) -> Callable[..., Any]:
+    if plain is dot_general_p:  # what is batched is another product, rounded otherwise
+        return lambda args, dims, **params: plain.rule("batch")(args, dims, **params)
+    return reduction_batch(made) if plain is reduce_sum_p else nary_batch(made)
 
 
 def _sum_physical(avals: Any, x: Any, y: Any, *, parts: Any = None) -> Any:
@@ -359,6 +366,31 @@ def _over_power_physical(avals: Any, x: Any, y: Any, *, parts: Any = None) -> An
         return div_p.bind(x, y)
     power = _library_pow_physical(avals, parts[0], neg(parts[1]))
     return mul(x, reshape(power, avals[1].shape))
+
+
+def _product_physical(avals: Any, x: Any, y: Any, **params: Any) -> Any:
+    """Of doubles, with few terms: one after the other, each fused with the sum before."""
+    (over_x, over_y), batched = params["dimension_numbers"]
+    shapes = typeof(x).shape, typeof(y).shape
+    n = shapes[0][over_x[0]] if len(over_x) == 1 else 0
+    static = all(type(k) is int for shape in shapes for k in shape)
+    if batched != ((), ()) or typeof(x).dtype != np.float64 or not static or not 1 < n <= _SHORT:
+        return dot_general_p.bind(x, y, **params)
+    out = dot_general_p.rule("abstract_eval")(*avals, **params).shape
+
+    def terms(k: int) -> tuple[Any, Any]:
+        columns = (index_in_dim(x, k, over_x[0], False), index_in_dim(y, k, over_y[0], False))
+        ranks = [typeof(c).ndim for c in columns]
+        starts = 0, ranks[0]
+        return tuple(
+            broadcast_in_dim(c, out, tuple(range(s, s + r)))
+            for c, s, r in zip(columns, starts, ranks, strict=True)
+        )
+
+    total = mul(*terms(0))
+    for k in range(1, n):
+        total = fused_multiply_add_p.bind(*terms(k), total)
+    return total
 
 
 def _short_sum_physical(
@@ -416,6 +448,8 @@ spread_div_p = compiled_as_jaxs(div_p, _quotient_physical)
 compiled_pow_p = compiled_as_jaxs(pow_p, _library_pow_physical)
 # A quotient by powers, one a row: JAX's compiler multiplies by the powers of negative exponents.
 power_div_p = compiled_as_jaxs(div_p, _over_power_physical)
+# A matrix product.
+compiled_dot_p = compiled_as_jaxs(dot_general_p, _product_physical)
 # A sum of each row's few numbers, or products.
 short_sum_p = compiled_as_jaxs(reduce_sum_p, _short_sum_physical)
 rules_of_pairs[short_sum_p] = 0, mul_p

@@ -40,6 +40,17 @@ def pow(x: Any, y: Any) -> Any:
     return rng.compiled_pow_p.bind(x, y)
 
 
+def product(
+    x: Any, y: Any, numbers: Any, *, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
+    """As `lax.dot_general`; few terms are summed one after the other."""
+    dims = tuple(tuple(tuple(map(int, axes)) for axes in pair) for pair in numbers)
+    return rng.compiled_dot_p.bind(
+        x, y, dimension_numbers=dims, precision=precision,
+        preferred_element_type=preferred_element_type, out_sharding=None,
+    )  # fmt: skip
+
+
 def over_power(x: Any, power: Any) -> Any:
     """x times the power of the negative exponent, where rows have one power each."""
     return rng.power_div_p.bind(x, power)

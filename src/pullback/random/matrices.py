@@ -17,6 +17,7 @@ from ..primitives.layout import broadcast_in_dim, broadcast_shapes, transpose
 from ..primitives.maths import sqrt
 from .base import consume, float_dtype, promoted, static_jit
 from .continuous import _normal, _normal_dtype
+from .elementary import product
 
 _METHODS = ("cholesky", "eigh", "svd")
 
@@ -93,7 +94,7 @@ def _multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any, dtype: Any, 
         factor = mul(vectors, sqrt(_middle(values)))
     n = typeof(mean).shape[-1]
     normals = _normal(key, shape=(*shape, n), dtype=dtype)
-    out = einsum("...ij,...j->...i", factor, normals)
+    out = einsum("...ij,...j->...i", factor, normals, _dot_general=product)
     mean, out = promoted(mean, out)
     return add(mean, out)
 

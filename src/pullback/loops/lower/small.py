@@ -265,10 +265,13 @@ def _write(b: Builder, out: Node, where: Where, entry: Entry, run: Run) -> None:
 
 # --- cholesky ---
 def cholesky(b: Builder, x: Callable[[Where], Entry], out: Node) -> None:
-    """The factor of every matrix, row by row; NaN where a pivot is not positive."""
+    """The factor of every matrix, row by row; NaN where a pivot is not positive. Those of
+    doubles are rounded as LAPACK's, which random numbers are made of: fused sums of products are
+    subtracted, and columns multiplied by a reciprocal.
+    """
     *batch, n, _ = out.shape
     f = Field(b, out.dtype)
-    zero = Const(0.0, f.part)
+    zero, lapacks = Const(0.0, f.part), out.dtype == "f64"
 
     def make(run: Run) -> Any:
         return run.matrix(out.dtype, n, n), run.matrix(f.part, 1)
@@ -282,6 +285,10 @@ def cholesky(b: Builder, x: Callable[[Where], Entry], out: Node) -> None:
         def dot(i: Index, j: Index) -> Value:
             """a[i, j] less the products of what has been found of rows i and j."""
             start = a.get(i, j)
+            if lapacks:
+                fused = lambda k, s: [f.real("fma", a.get(i, k), a.get(j, k), s[0])]
+                return f.real("sub", start, run.fold(0, j, [zero], fused)[0])
+
             parts = start if f.complex else (start,)
 
             def step(k: Index, sofar: list[Atom]) -> Sequence[Atom]:
@@ -297,8 +304,9 @@ def cholesky(b: Builder, x: Callable[[Where], Entry], out: Node) -> None:
             pivot = pivot[0] if f.complex else pivot
             root = f.real("sqrt", pivot)
             a.put(j, j, (root, zero) if f.complex else root)
-            below = b.add(j, 1)
-            run.loop(below, n, lambda i: a.put(i, j, f.scaled(dot(i, j), root)))
+            over = f.real("div", Const(1.0, f.part), root) if lapacks else root
+            scaled = f.mul if lapacks else f.scaled
+            run.loop(b.add(j, 1), n, lambda i: a.put(i, j, scaled(dot(i, j), over)))
             # The least pivot: NaN if any is.
             return [f.real("min", good[0], pivot)]
 
