@@ -408,7 +408,11 @@ def show(name: str) -> list[Verdict]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.must_show", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.must_show",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--only", help="of " + ", ".join(FIGURES))
     parser.add_argument("--child", nargs=2, metavar=("FIGURE", "ENGINE"))
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
