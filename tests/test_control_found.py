@@ -486,3 +486,79 @@ def test_second_derivatives_of_scans_follow_rules_of_functions() -> None:
         return np.array(pullback.grad(both, (0, 1))(np.float32(0.4), np.float32(0.3)))
 
     np.testing.assert_allclose(second(scanned), second(in_python), rtol=1e-5)
+
+
+def _traces_of_closures(m: Any) -> dict[str, list[int]]:
+    """How often functions that close over tracers are traced, where each is used several times."""
+    met: list[int] = []
+
+    def noted(x: Any) -> Any:
+        met.append(1)
+        return x
+
+    def calls(a: Any) -> Any:
+        @m.jit
+        def f(c: Any) -> Any:
+            return noted(c) * a
+
+        return f(1.0) + f(2.0) + m.grad(f)(3.0)
+
+    def loops(a: Any) -> Any:
+        def body(c: Any, x: Any) -> Any:
+            return noted(c) * a, x
+
+        return m.lax.scan(body, 1.0, A)[0] + m.lax.scan(body, 2.0, A)[0]
+
+    def branches(a: Any) -> Any:
+        def f(c: Any) -> Any:
+            return noted(c) * a
+
+        return m.lax.cond(a > 0, f, f, 1.0) + m.lax.cond(a > 1, f, f, 2.0)
+
+    def again(a: Any) -> Any:
+        @m.checkpoint
+        def f(c: Any) -> Any:
+            return noted(c) * a
+
+        return f(1.0) + f(2.0)
+
+    found = {}
+    for fun in (calls, loops, branches, again):
+        for change in (m.jit, m.grad, lambda f: m.vmap(f, axis_size=2, in_axes=None)):
+            value = change(fun)(2.0)
+            found[f"{fun.__name__} {len(found)}"] = [len(met), float(m.numpy.sum(value))]
+            met.clear()
+    return found
+
+
+def test_closures_over_tracers_are_traced_once():
+    assert _traces_of_closures(pullback) == _traces_of_closures(jax)
+
+
+def test_closures_are_traced_again_where_their_variables_changed():
+    """JAX computes with the first tracer, here these functions see what Python would."""
+    lax, jit = pullback.lax, pullback.jit
+    held: list[Any] = []
+
+    @jit
+    def rebound(a: Any, b: Any) -> Any:
+        x = a
+
+        def times(y: Any) -> Any:
+            return y * x
+
+        h = jit(lambda y: times(y))
+        first, box = h(2.0), [a]
+
+        def body(c: Any, y: Any) -> Any:
+            return c * box[0], y
+
+        scanned = lax.scan(body, 1.0, A)[0]
+        x = box[0] = b
+        held.append(h)
+        return first, h(2.0), scanned, lax.scan(body, 1.0, A)[0]
+
+    assert rebound(1.0, 10.0) == (2.0, 20.0, 1.0, 1000.0)
+    with pytest.raises(pullback.errors.UnexpectedTracerError):
+        held[0](2.0)  # its trace has ended
+    assert rebound(2.0, 3) == (4.0, 6.0, 8.0, 27.0)

@@ -13,6 +13,7 @@ from typing import Any
 from .. import compile_log, config, tree
 from ..control.key_reuse import check_program
 from ..core.build import close_jaxpr, count_trace, trace_to_jaxpr
+from ..core.closed_over import ClosedOver
 from ..core.high import is_high_value
 from ..core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
 from ..core.naming import fun_source_info, late_arg_names, result_names
@@ -53,6 +54,31 @@ class Program:
         return not any(isinstance(c, Tracer) or is_high_value(c) for c in self.consts)
 
 
+class OpenProgram:
+    """A program that closed over tracers, as it is remembered: for as long as these mean
+    something, and the function would find the same ones.
+    """
+
+    __slots__ = ("_closed", "_consts", "_is_hoisted", "_program")
+
+    def __init__(self, fun: Any, program: Program) -> None:
+        self._consts = ClosedOver(fun, program.consts)
+        self._closed, hoisted = program.parts
+        self._is_hoisted = [any(c is h for h in hoisted) for c in program.consts]
+        self._program = program.jaxpr, program.out_tree, program.seconds
+
+    def program(self, fun: Any) -> Program | None:
+        """The program, with what it closed over; None if it has to be traced anew."""
+        consts = self._consts.values(fun)
+        if consts is None:
+            return None
+        jaxpr, out_tree, seconds = self._program
+        program = Program(jaxpr, consts, out_tree, seconds)
+        hoisted = [c for c, h in zip(consts, self._is_hoisted, strict=True) if h]
+        program.__dict__["parts"] = self._closed, hoisted
+        return program
+
+
 class Calls:
     """What `jit` made of one function's programs, for all that were jitted with the same options:
     the traced calls, their native entries, and the functions of the leaves of containers that
@@ -78,7 +104,7 @@ class Known:
     __slots__ = ("calls", "programs")
 
     def __init__(self) -> None:
-        self.programs: dict[Any, Program] = {}
+        self.programs: dict[Any, Program | OpenProgram] = {}
         self.calls: dict[Any, Calls] = {}
 
     def calls_of(self, options: Any) -> Calls:
@@ -142,7 +168,8 @@ def traced(
     known = known or known_of(fun)
     key = (statics, in_tree, tuple(avals), trace_context())
     try:
-        program = known.programs.get(key)
+        held = known.programs.get(key)
+        program = held.program(fun) if isinstance(held, OpenProgram) else held
     except Exception:  # of static arguments that cannot be hashed or compared
         key, program = None, None  # type: ignore[assignment]
     if program is None:
@@ -150,8 +177,8 @@ def traced(
             names = _debug_info(fun, args, kwargs, *_parts(statics), in_tree, avals).arg_names
             misses.explain(fun, key, list(known.programs), names)
         program = trace(fun, args, kwargs, statics, in_tree, avals)
-        if key is not None and program.reusable():
-            known.programs[key] = program
+        if key is not None and not any(map(is_high_value, program.consts)):
+            known.programs[key] = program if program.reusable() else OpenProgram(fun, program)
     return program
 
 

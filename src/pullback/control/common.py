@@ -18,6 +18,7 @@ from .. import dtypes, tree
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typematch, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.closed_over import ClosedOver
 from ..core.explicit import match_varying, said
 from ..core.high import is_high_value
 from ..core.jaxpr import (
@@ -52,9 +53,10 @@ def trace_function(
     names: Any = None,
 ) -> tuple[ClosedJaxpr, list[Any], Any]:
     """Traces `fun` called with the tree of these types: its program without constants, the values
-    that it closed over (the program's first operands), and the tree of its results. Traces that
-    closed over no tracer are remembered, by the function's identity; or by that of its `owner`,
-    if `fun` is one with `fixed` arguments, which can be hashed. `names` gives those of the leaves.
+    that it closed over (the program's first operands), and the tree of its results. Traces are
+    remembered (what closed over tracers, as long as it would find the same), by the function's
+    identity; or by that of its `owner`, if `fun` is one with `fixed` arguments, which can be
+    hashed. `names` gives those of the leaves.
     """
     if owner is None:
         owner, fixed = getattr(fun, "remembered", (fun, None))
@@ -62,7 +64,11 @@ def trace_function(
     try:
         known = _traced.setdefault(owner, {})
         if key in known:
-            return known[key]  # type: ignore[no-any-return]
+            closed, consts, out_tree = known[key]
+            if type(consts) is ClosedOver:
+                consts = consts.values(owner)
+            if consts is not None:
+                return closed, consts, out_tree
     except TypeError:  # of the function, or of what is fixed
         known = {}
     out_trees: list[Any] = []
@@ -82,11 +88,12 @@ def trace_function(
     jaxpr, consts = trace_to_jaxpr(flat, in_avals, info)
     n_consts, out_tree = len(consts), out_trees[0]
     info.set_names(lambda: _behind(n_consts, names()), lambda: result_names(out_tree))
-    result = closed_without_consts(convert_constvars(jaxpr)), consts, out_tree
-    if not any(isinstance(c, Tracer) or is_high_value(c) for c in consts):
+    closed = closed_without_consts(convert_constvars(jaxpr))
+    if not any(map(is_high_value, consts)):
+        is_open = any(isinstance(c, Tracer) for c in consts)
         with contextlib.suppress(TypeError):
-            known[key] = result
-    return result
+            known[key] = closed, ClosedOver(owner, consts) if is_open else consts, out_tree
+    return closed, consts, out_tree
 
 
 class ArgumentRefs:

@@ -491,7 +491,7 @@ def trace_to_jaxpr(
     values that it closed over.
 
     The closed-over values may be tracers of outer, live traces: whoever binds the program passes
-    them as operands (`convert_constvars`), and such a program must not be cached.
+    them as operands (`convert_constvars`), and caches keep such a program with `ClosedOver`.
     """
     if config.no_tracing.get() and debug_info is not None:
         raise RuntimeError(
