@@ -17,7 +17,7 @@ FLAGS = (
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")  # ours, too: failed tests show all frames
-# Its modules without the stack of each operation, which is the tests' own: a twentieth of their time.
+# Its modules without the stack of each operation, the tests' own: a twentieth of their time.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
