@@ -16,7 +16,7 @@ from pullback.backends.llvm.stencils import SCALARS, provide_stencils, provided
 from pullback.backends.llvm.target import host_target
 from pullback.backends.llvm.threads import Context, prepare
 from pullback.loops.interpret import numpy_dtype
-from pullback.loops.ir import Buf, Carry, Const, For, Kernel, Let, Load, Store, Var
+from pullback.loops.ir import Buf, Carry, Const, For, Kernel, Let, Load, Store, Update, Var
 from pullback.loops.ops import BITS, FLOATS, OPS, type_error
 
 prepare()
@@ -176,20 +176,20 @@ def test_reductions(dtype, op, count):
         same_bits(kernel, [x, np.zeros(1, numpy_dtype(dtype))], dims)
 
 
-def written_in_lanes(kernel):
-    """Whether code of a kernel has loads or stores of scattered lanes."""
-    asked = []
+def asked_for(kernel):
+    """The names of the stencils that a kernel takes."""
+    asked = set()
 
     class Asked:
         def find(self, key):
-            asked.append(key)
+            asked.add(key[0])
             return STENCILS.find(key)
 
         def __contains__(self, key):
             return key in STENCILS
 
     assert patched(kernel, host_target(), Asked()) is not None
-    return any(key[0] in ("gather", "scatter") for key in asked)
+    return asked
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -218,7 +218,7 @@ def test_elements_anywhere(dtype, masked):
     random = np.random.default_rng(5)
     places = random.permutation(np.arange(-3, COUNT - 3)).astype(np.int32)
     arrays = [edges(dtype, COUNT, 1), edges(dtype, 2 * COUNT, 2), places, edges("bool", COUNT, 3)]
-    assert written_in_lanes(kernel)
+    assert {"gather", "scatter"} <= asked_for(kernel)
     same_bits(kernel, arrays)
 
 
@@ -237,7 +237,7 @@ def test_elements_at_a_stride(dtype, step):
     )
     loop = For(i, ZERO, Const(COUNT, "i64"), ONE, "vector", (), body)
     kernel = Kernel("k", (x, y), (), (), (loop,))
-    assert written_in_lanes(kernel)
+    assert {"gather", "scatter"} <= asked_for(kernel)
     same_bits(kernel, [edges(dtype, size, 1), edges(dtype, size, 2)])
 
 
@@ -256,3 +256,21 @@ def test_places_of_extremes(dtype):
     loop = For(i, ZERO, last, ONE, "reduce", (Carry(o, c, last),), body, (place,), ("min",))
     kernel = Kernel("k", (x, out), (), (), (loop, Store(out, (ZERO,), o)))
     same_bits(kernel, [edges(dtype, COUNT, 1), np.zeros(1, np.int64)])
+
+
+@pytest.mark.parametrize("index", ["i32", "i64"])
+@pytest.mark.parametrize("op", ["add", "mul", "max", "min"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64", "u32"])
+def test_updates_at_places_of_an_array(dtype, op, index):
+    """One after the other, as places come again."""
+    table = Buf("table", dtype, (10,), "inout")
+    at, numbers = Buf("at", index, (COUNT,), "in"), Buf("numbers", dtype, (COUNT,), "in")
+    i, k, wide, v = Var("i", "i64"), Var("k", index), Var("wide", "i64"), Var("v", dtype)
+    convert = (Let(wide, "convert", (k,)),) if index == "i32" else ()
+    update = Update(table, (wide if convert else k,), v, op)
+    body = (Load(k, at, (i,)), Load(v, numbers, (i,)), *convert, update)
+    loop = For(i, Const(3, "i64"), Const(COUNT, "i64"), ONE, "vector", (), body)
+    kernel = Kernel("k", (table, at, numbers), (), (), (loop,))
+    assert "updates" in asked_for(kernel)
+    places = np.random.default_rng(7).integers(0, 10, COUNT).astype(index.replace("i", "int"))
+    same_bits(kernel, [edges(dtype, 10, 1), places, edges(dtype, COUNT, 2)])

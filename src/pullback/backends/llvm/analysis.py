@@ -202,14 +202,14 @@ def body_cost(stmts: Iterable[Stmt]) -> float:
 
 
 def density(stmts: Iterable[Stmt]) -> float:
-    """How many statements on data there are for each unit of what they cost: code that passes its
-    values through memory is the slower the more of them there are."""
+    """How many operations on data there are for each unit of what all statements cost: code that
+    passes its values through memory is the slower the more of them there are."""
     count, cost = 0, 0
     for s in walk(stmts):
         if type(s) is Let and s.out.dtype != "i64":
             count, cost = count + 1, cost + OPS[s.op].cost
         elif type(s) in (Load, Store, Update):
-            count, cost = count + 1, cost + 1
+            cost += 1
     return count / max(cost, 1)
 
 

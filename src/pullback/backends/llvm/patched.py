@@ -52,11 +52,14 @@ from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (
     Alloc,
     Atom,
+    Buf,
     Carry,
     Const,
     For,
     If,
     Kernel,
+    Let,
+    Load,
     Region,
     Stmt,
     Update,
@@ -81,13 +84,28 @@ def patched(
         return None
 
 
+# Iterations of loops that run one by one though all long ones were to run in lanes: edges of rows,
+# for instance; and of loops with nothing around them.
+SHORT, LONG = 4, 64
+
+
+def _top(stmts: Sequence[Stmt]) -> Iterator[For]:
+    """The loops with nothing around them but scratch."""
+    for s in stmts:
+        if type(s) is Alloc:
+            yield from _top(s.body)
+        elif type(s) is For:
+            yield s
+
+
+def _is_at_top(stmts: Sequence[Stmt], s: For) -> bool:
+    return any(x is s for x in _top(stmts))
+
+
 def _ends(stmts: Sequence[Stmt], s: For) -> bool:
     """Whether a loop does little beside another, which has as many iterations and loops inside:
     it adds what chunks of a reduction have given."""
-    inner = [block.body for block in stmts if type(block) is Alloc]
-    around = [x for x in stmts if type(x) is For and x is not s and x.hi == s.hi]
-    beside = any(x is s for x in stmts) and any(has(x.body, For) for x in around)
-    return beside or any(_ends(block, s) for block in inner)
+    return any(x is not s and x.hi == s.hi and has(x.body, For) for x in _top(stmts))
 
 
 class _Loops(Threads):
@@ -95,11 +113,16 @@ class _Loops(Threads):
 
     only_lanes = False  # whether long loops that run one by one are refused
 
-    def needs_lanes(self, s: For, n: int) -> None:
-        """A loop that would fill n lanes is about to run one by one."""
+    def needs_lanes(self, s: For) -> None:
+        """A loop is about to run one by one."""
+        if not self.only_lanes:
+            return
         count = trip(s.lo, s.hi, s.step)
-        long = self.only_lanes and (count is None or count >= n)
-        if long and not _ends(self.kernel.body, s):
+        if _is_at_top(self.kernel.body, s):
+            little = (count is not None and count < LONG) or _ends(self.kernel.body, s)
+        else:
+            little = count is not None and count < SHORT
+        if not little:
             raise Refused
 
     def loop(
@@ -157,7 +180,7 @@ class _Loops(Threads):
         kind = s.kind
         if kind == "vector" and self.n == 1 and not self.in_lanes:
             if not self.vector(s):
-                self.needs_lanes(s, self.lane_count(s) or 4)
+                self.needs_lanes(s)
                 with self.one_by_one():
                     self.serial(s)
         elif kind == "reduce":
@@ -218,7 +241,7 @@ class _Loops(Threads):
     def serial(self, s: For) -> None:
         """One iteration after the other."""
         if self.n == 1 and not self.in_lanes and not has(s.body, For, While):
-            self.needs_lanes(s, 16)
+            self.needs_lanes(s)
         inits = [self.value(c.init) for c in s.carry]
         places = self.begin_carries(s.carry, inits)
 
@@ -356,6 +379,8 @@ class _Loops(Threads):
 
     def vector(self, s: For) -> bool:
         """A vector loop in lanes, if it can be."""
+        if is_unit(s) and self.updates(s):
+            return True
         if not is_unit(s) or not widenable(s.body) or has(s.body, Update, If):
             return False
         if s.index.dtype != "i64":
@@ -369,6 +394,32 @@ class _Loops(Threads):
         if count is None or count % n:
             self.where[s.index] = index
             self.rest(s, index, hi, lambda: None)
+        return True
+
+    def updates(self, s: For) -> bool:
+        """A loop that does nothing but update elements at places of an array, by those of another,
+        as one stencil."""
+        last = s.body[-1] if s.body else None
+        wide: dict[Any, Any] = {
+            x.out: x.args[0] for x in s.body if type(x) is Let and x.op == "convert"
+        }
+        loads: dict[Any, Buf] = {
+            x.out: x.buf
+            for x in s.body
+            if type(x) is Load and x.index == (s.index,) and x.mask is None
+        }
+        known = len(loads) + len(wide) + 1 == len(s.body)
+        if not known or type(last) is not Update or last.mask is not None or len(last.index) != 1:
+            return False
+        place = wide.get(last.index[0], last.index[0])
+        if place not in loads or last.value not in loads:
+            return False
+        places, numbers = loads[place], loads[last.value]
+        key = ("updates", last.buf.dtype, last.combine, places.dtype)
+        if not isinstance(last.combine, str) or key not in self.stencils:
+            return False
+        bases = (self.buffers[x] for x in (places, numbers, last.buf))
+        self.stencil(key, *bases, self.at(s.lo), self.at(s.hi))
         return True
 
     def rest(self, s: For, index: int, hi: int, each: Callable[[], None]) -> None:
@@ -440,7 +491,7 @@ class _Loops(Threads):
         lanes = vectors and (count is None or count >= n) and not has(s.body, If)
         lanes = lanes and self.vectors(s, n, index, lo, hi, each)
         if not lanes:
-            self.needs_lanes(s, n)
+            self.needs_lanes(s)
             self.copy(lo, index)
         if not lanes or count is None or count % n:
             self.where[s.index] = index

@@ -42,7 +42,8 @@ LEVELS = ("avx2", "avx512")
 # once for several instructions.
 CODEGEN = 0
 SCALARS = ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64")
-_OF_FOUR = ("f32", "i32", "u32", "bool", "i64")  # in lanes of four bytes; places in two registers
+# In lanes of four bytes; what tells places is two registers then.
+_OF_FOUR = ("f32", "i32", "u32", "bool", "i64", "u64")
 _OF_EIGHT = ("f64", "i64", "u64", "f32", "i32", "u32", "bool")  # and of eight
 _PLACES = frozenset("add sub mul idiv irem min max clamp lt le gt ge eq ne and or".split())
 # What has stencils of its own, other attributes, or none.
@@ -92,6 +93,22 @@ class _Writer:
             value = b.cast("sext" if n > 1 else "zext", value, t)
         align = TYPE_BITS[t] // 8
         b.line(f"store {b.ty(t, n)} {value.regs[0]}, ptr {at.regs[0]}, align {align}")
+
+    def loop_of_updates(
+        self, op: str, dtype: str, index: str, bases: tuple[Val, Val, Val], lo: Val, hi: Val
+    ) -> None:
+        """One element of a table after the other."""
+        b = self.b
+        places, numbers, table = bases
+
+        def body(i: Val, _: list[Val]) -> list[Val]:
+            at = b.cast("sext", load(b, index, places, i, None, None), "i64")
+            number = load(b, dtype, numbers, i, None, None)
+            old = load(b, dtype, table, at, None, None)
+            store(b, dtype, table, at, arith.emit_op(b, op, dtype, dtype, [old, number]), None)
+            return []
+
+        b.loop(lo, hi, 1, [], body)
 
     def text(self) -> str:
         b = self.b
@@ -174,6 +191,7 @@ def _all(target: Target, declarations: dict[str, str]) -> Iterator[tuple[Key, _W
         n, w = _lanes(target, size), writer()
         if _write_operator(w, op, dtype, n, attrs):
             yield (op, dtype, n, *(v for _, v in attrs)), w
+    yield from _updates(writer)
     for size, dtypes in ((1, SCALARS), (4, _OF_FOUR), (8, _OF_EIGHT)):
         n = _lanes(target, size)
         for dtype in dtypes:
@@ -263,6 +281,18 @@ def _scattered(
             else:
                 store(w.b, dtype, base, at, w.read(dtype, n), mask)
             yield (key, dtype, n, masked), w
+
+
+def _updates(writer: Callable[[], _Writer]) -> Iterator[tuple[Key, _Writer]]:
+    """Loops over updates at places that an array tells, with the numbers of another: most of what a
+    scatter does."""
+    for dtype in ("f32", "f64", "i32", "i64", "u32"):
+        for op in ("add", "mul", "max", "min"):
+            for index in ("i32", "i64"):
+                w = writer()
+                places, numbers, table, lo, hi = (w.read(t) for t in ("ptr",) * 3 + ("i64",) * 2)
+                w.loop_of_updates(op, dtype, index, (places, numbers, table), lo, hi)
+                yield ("updates", dtype, op, index), w
 
 
 def _address(w: _Writer, n: int, masked: bool) -> tuple[tuple[Val, Val], Val | None]:
