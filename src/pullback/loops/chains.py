@@ -34,7 +34,9 @@ STREAMS = 8  # arrays of their own that such bodies may read and write together
 WINDOW = 4  # equations that must recur for their distance to be tried as a period
 PERIODS = 8  # distances that are tried
 FEW = 16  # elements that an update of few elements writes
-INDEPENDENT = 256  # elements that a body without carries computes, to be worth its own kernels
+# Elements that a body without carries computes, to be worth its own kernels: with arrays of its
+# own, and where all bodies read the same ones, which one loop reads once.
+INDEPENDENT, SHARING = 256, 10_000
 
 # What may be computed again: a few operations an element, or none.
 CHEAP = frozenset((
@@ -416,7 +418,8 @@ class _Finder:
         size = sum(math.prod(v.aval.shape) for e in chain.body.eqns for v in e.outvars)
         waits = any(o.carry >= 0 for o in chain.operands)
         # Bodies that do not wait for one another share kernels, if they are small.
-        return chain if waits or size >= INDEPENDENT else None
+        least = INDEPENDENT if self.each(start, p) else SHARING
+        return chain if waits or size >= least else None
 
     def each(self, start: int, p: int) -> int:
         """How many arrays from before the chain the second iteration has for itself."""
