@@ -94,11 +94,11 @@ def _draws_of_its_own(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def few_objects() -> Iterator[None]:
-    """For tests that walk all objects again and again: those of the tests before are left out."""
+    """For tests that walk all objects again and again: those of the tests before are left out, and
+    stay so until memory is short."""
     gc.collect()
     gc.freeze()
     yield
-    gc.unfreeze()
 
 
 @pytest.fixture
@@ -143,7 +143,9 @@ def pytest_runtest_teardown() -> None:
         sys.modules["jax"].clear_caches()
     if "pullback.runtime.memory" in sys.modules:
         sys.modules["pullback.runtime.memory"].trim()
+    gc.unfreeze()
     gc.collect()
+    gc.freeze()
     _least[0] = max(_resident(), MUCH)
 
 
