@@ -230,10 +230,8 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
 
     def emit(b: Builder, op: Opaque) -> None:
         _hold(b, held)
-        start, slots = (
-            carries.start(b),
-            carries.buffers(b, op),
-        )  # numbers before any writing
+        start = carries.start(b)  # numbers, before anything is written
+        slots = carries.buffers(b, op)
         for k, slot in zip(carries.arrays, slots, strict=True):
             cond_leaves[k].slot, cond_leaves[k].ready = slot, True
         carry = _carry(body, body_leaves, carries, slots)
@@ -494,10 +492,8 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
 
     def emit(b: Builder, op: Opaque) -> None:
         _hold(b, held)
-        start, slots = (
-            carries.start(b),
-            carries.buffers(b, op),
-        )  # numbers before any writing
+        start = carries.start(b)  # numbers, before anything is written
+        slots = carries.buffers(b, op)
         carry = _carry(body, body.leaves[nk:], carries, slots, length > 1)
         carry.bind(b)
         rows = _stacked(body, op, range(nc, len(outs)), place, kept)

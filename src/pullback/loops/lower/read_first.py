@@ -25,13 +25,15 @@ def read_first(g: Graph, leaf: Node, out: Node, outs: Sequence[Node]) -> None:
     arrays = {op.ins[pair]: k for k, (op, pair) in enumerate(chain)}
     arrays.pop(out, None)
     latest = _latest(g, place, arrays, out, outs)
-    for m in list(g.nodes):
+    moves = _Moves(g)
+    for m in g.nodes:
         when = latest.get(m, -1)
         if m.kind != "pw" or when < 0:
             continue
         changed = [arrays[dep] for dep, _ in m.deps if dep in arrays and arrays[dep] < when]
         if changed and all(_is_little(m, dep) for dep, _ in m.deps if dep in arrays):
-            _move(g, m, chain[min(changed)][0])
+            moves.before(m, chain[min(changed)][0])
+    moves.make()
 
 
 def _is_little(m: Node, x: Node) -> bool:
@@ -79,21 +81,39 @@ def _latest(
     return latest
 
 
-def _move(g: Graph, m: Node, op: Opaque) -> None:
-    """A value, and what it is made of, come before an operation, unless they need others."""
-    start = next(k for k, n in enumerate(g.nodes) if n.source is op)
-    later = set(g.nodes[start:])
-    moved: set[Node] = set()
-    stack = [m]
-    while stack:
-        node = stack.pop()
-        if node in later and node not in moved:
+class _Moves:
+    """Values that come before an operation, with what they are made of, unless they need others."""
+
+    def __init__(self, g: Graph) -> None:
+        self.g = g
+        self.order = {n: k for k, n in enumerate(g.nodes)}
+        self.starts: dict[Opaque, int] = {}
+        for k, n in enumerate(g.nodes):
+            if n.source is not None:
+                self.starts.setdefault(n.source, k)
+        self.goes: dict[Node, int] = {}
+
+    def before(self, m: Node, op: Opaque) -> None:
+        start = self.starts[op]
+        moved: set[Node] = set()
+        stack = [m]
+        while stack:
+            node = stack.pop()
+            if min(self.order[node], self.goes.get(node, start)) < start or node in moved:
+                continue
             if node.kind == "opq":
                 return
             moved.add(node)
             stack += [dep for dep, _ in node.deps]
-    m.wanted = True
-    rest = g.nodes[start:]
-    g.nodes[start:] = [n for n in rest if n in moved] + [n for n in rest if n not in moved]
-    for k, node in enumerate(g.nodes[start:], start):
-        node.order = k
+        m.wanted = True
+        self.goes.update(dict.fromkeys(moved, start))
+
+    def make(self) -> None:
+        """All at once: one after the other would take the square of their number."""
+        if not self.goes:
+            return
+        # What goes comes in its old order before the operation, which stays.
+        place = lambda n: (self.goes[n], 0) if n in self.goes else (self.order[n], 1)
+        self.g.nodes.sort(key=place)
+        for k, node in enumerate(self.g.nodes):
+            node.order = k
