@@ -82,6 +82,8 @@ class _Tile:
         self.panel = lines * LINE // self.size
         self.flat = rows > 0
         shape = _flat_shape(target, rows) if rows else _shape(target, lines)
+        if bytewise:
+            shape = (3, SHORT) if lines == 3 else (min(2, lines), TALL)
         self.width, self.height = (1, 1) if brief else shape
         self.target = target
         # Where masks cost, what is no wider than a vector has tiles of its own.
@@ -90,7 +92,6 @@ class _Tile:
         self.declarations: dict[str, str] = {}
         head = f"define {named}(ptr %ctx, {ARGUMENTS}) nounwind"
         if bytewise:
-            self.width, self.height = (3, SHORT) if lines == 3 else (min(2, lines), TALL)
             features = ",".join(x for x in (target.features, BYTE_FEATURES) if x)
             head += f' "target-features"="{features}"'
         self.b = Builder(target, head, self.declarations)
