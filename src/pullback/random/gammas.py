@@ -515,7 +515,8 @@ def ball(
 def _to_the(x: Any, p: Any) -> Any:
     if typeof(p).ndim or dtypes.is_bool(typeof(p).dtype):
         return power(x, p)
-    return pow(x, p) if dtypes.is_integer(typeof(p).dtype) else pow(*promoted(x, p))
+    x, promoted_p = promoted(x, p)  # of integers as well, as in JAX's programs
+    return pow(x, p if dtypes.is_integer(typeof(p).dtype) else promoted_p)
 
 
 @static_jit("shape", "dtype")
