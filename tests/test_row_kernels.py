@@ -19,6 +19,7 @@ import pullback.numpy as jnp
 from pullback import lax
 from pullback.backends.llvm import compiler, target, tier
 from pullback.backends.llvm.compiler import emit_module
+from pullback.backends.llvm.driver import Plan
 from pullback.backends.llvm.target import detect_level, host_target
 from pullback.loops import pipeline
 from pullback.loops.show import show_kernel
@@ -513,6 +514,45 @@ def test_when_good_code_is_begun(
         heat=lambda: (float(runs), runs * 1e8),
     )  # fmt: skip
     assert tier._is_hot(plan) == hot
+
+
+def test_what_gains_most_is_improved_first() -> None:
+    """What takes longest gains little where tile functions do its work."""
+    improved: list[str] = []
+
+    def kernel(name: str, multiplies: bool) -> Any:
+        def better(between: Any) -> int:
+            improved.append(name)
+            return 0
+
+        code = SimpleNamespace(quick=1, length=1000)
+        return SimpleNamespace(name=name, multiplies=multiplies, code=code, improved=better)
+
+    plan = Plan(0)
+    plan.table = [0] * 24
+    plan.hasty = [
+        (1e-3, 0, kernel("product", True)),
+        (1e-5, 1, kernel("short", False)),
+        (1e-4, 2, kernel("long", False)),
+    ]
+    while plan.improve():
+        pass
+    assert improved == ["long", "product", "short"]
+
+
+def test_plans_that_go_on_running_are_looked_at_soon() -> None:
+    """Native calls do not say that they run: the thread's pauses are no longer doubled."""
+    runs, work = [3.0], [1e8]
+    plan: Any = SimpleNamespace(
+        hasty=[(1e-6, 0, None)], work=work[0], seconds=1e-2, again=False,
+        effort=lambda: 1.0, gain=lambda: 1e-6, heat=lambda: (runs[0], runs[0] * work[0]),
+    )  # fmt: skip
+    watcher, waiting = tier._Watcher(), [lambda: plan]
+    assert watcher.look(waiting) and not watcher.look(waiting)
+    runs[0] = 4.0
+    assert watcher.look(waiting)
+    plan.work, runs[0] = 1e3, 2.0  # so little that it matters little
+    assert not watcher.look(waiting)
 
 
 @pytest.mark.usefixtures("nothing_compiled")

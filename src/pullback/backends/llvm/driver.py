@@ -10,7 +10,6 @@ caller puts the addresses of inputs, constants and outputs into `slots` (a ctype
 from __future__ import annotations
 
 import ctypes
-import operator
 import struct
 from array import array
 from collections.abc import Callable, Sequence
@@ -116,7 +115,7 @@ class Plan:
         self.work = self.seconds = 0.0  # of one run
         # What steps cost whose code could be better, their numbers and kernels.
         self.hasty: list[tuple[float, int, CompiledKernel]] = []
-        self._gain: float | None = None
+        self._gains: dict[int, float] = {}  # by the places of steps whose code could be better
         self.again = False
         self.table: Any = None
         self.kernel_steps = 0
@@ -210,7 +209,6 @@ class Plan:
         self.head = ctypes.c_void_p(self._words(words))
         self.count = self.keep[-1]
         if self.hasty:
-            self.hasty.sort(key=operator.itemgetter(0))
             tier.watch(self)
         return self
 
@@ -225,22 +223,24 @@ class Plan:
         return sum(map(tier.effort, codes.values()))
 
     def gain(self) -> float:
-        """The seconds of a run that good code of its kernels saves, roughly: little where tile
-        functions do the work."""
-        if self._gain is None:
-            self._gain = sum(
-                cost * tier.lost(kernel.code) * (tier.OUTSIDE_TILES if kernel.multiplies else 1.0)
-                for cost, _, kernel in self.hasty
-            )
-        return self._gain
+        """The seconds of a run that good code of its kernels saves, roughly."""
+        return sum(map(self._gain, list(self.hasty)))
+
+    def _gain(self, entry: tuple[float, int, CompiledKernel]) -> float:
+        """The same of one step: little where tile functions do the work."""
+        cost, step, kernel = entry
+        if step not in self._gains:
+            part = tier.OUTSIDE_TILES if kernel.multiplies else 1.0
+            self._gains[step] = cost * tier.lost(kernel.code) * part
+        return self._gains[step]
 
     def improve(self, between: Callable[[], None] | None = None) -> bool:
-        """Compiles one more of the kernels well that were compiled quickly, that which takes
-        longest; False when there is none left. Runs go on meanwhile: a step takes the old address
+        """Compiles one more of the kernels well that were compiled quickly, that which gains
+        most; False when there is none left. Runs go on meanwhile: a step takes the old address
         or the new one. What cannot be compiled keeps its quick code, which computes the same."""
         try:
-            entry = _, step, kernel = self.hasty[-1]
-        except IndexError:
+            entry = _, step, kernel = max(self.hasty, key=self._gain)
+        except ValueError:  # there is none
             return False
         # Another thread may be at it: then this one waits for the same code.
         failed: Exception | None = None

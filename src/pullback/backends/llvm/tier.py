@@ -224,6 +224,7 @@ class _Watcher:
         self.pauses = 0
         self.fresh = False
         self.hot = False  # whether something has run that is worth good code
+        self.runs: dict[int, float] = {}  # of plans with much to do, at the last look
 
     def watch(self, plan: Watched) -> None:
         with self.news:
@@ -275,7 +276,7 @@ class _Watcher:
         return pause
 
     def look(self, waiting: list[weakref.ref[Watched]]) -> bool:
-        """Improves the plans that are hot. Whether there were any."""
+        """Improves the plans that are hot. Whether there were any, or soon may be."""
         done: list[weakref.ref[Watched]] = []
         busy = False
         for reference in waiting:
@@ -284,6 +285,7 @@ class _Watcher:
                 done.append(reference)
                 continue
             if not _is_hot(plan):
+                busy = self.goes_on(reference, plan) or busy
                 continue
             busy = True
             between = _Polite() if _has_few(plan) else None
@@ -294,7 +296,19 @@ class _Watcher:
             gone = {id(r) for r in done}
             with self.news:
                 self.plans = [r for r in self.plans if id(r) not in gone]
+            for key in gone:
+                self.runs.pop(key, None)
         return busy
+
+    def goes_on(self, reference: weakref.ref[Watched], plan: Watched) -> bool:
+        """Whether a plan with much to do has run since the last look: its next runs are counted
+        soon. No native call says of itself that it has run."""
+        if plan.work < VERY_MUCH_WORK:
+            return False
+        runs = plan.heat()[0]
+        before = self.runs.get(id(reference), 0)
+        self.runs[id(reference)] = runs
+        return runs > before
 
     def stop(self) -> None:
         """At exit: LLVM must not be at work while its library is torn down."""
