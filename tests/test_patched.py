@@ -3,18 +3,17 @@ bits of LLVM's code."""
 
 from __future__ import annotations
 
-import ctypes
-
 import numpy as np
 import pytest
+from linked_code import run
 
 from pullback.backends.llvm import link, loader
 from pullback.backends.llvm.compiler import emit_module
-from pullback.backends.llvm.driver import Plan, scalar_word
+from pullback.backends.llvm.driver import scalar_word
 from pullback.backends.llvm.patched import patched
 from pullback.backends.llvm.stencils import SCALARS, provide_stencils, provided
 from pullback.backends.llvm.target import host_target
-from pullback.backends.llvm.threads import Context, prepare
+from pullback.backends.llvm.threads import prepare
 from pullback.loops.interpret import numpy_dtype
 from pullback.loops.ir import Buf, Carry, Const, For, Kernel, Let, Load, Store, Update, Var
 from pullback.loops.ops import BITS, FLOATS, OPS, type_error
@@ -26,15 +25,10 @@ pytestmark = pytest.mark.skipif(STENCILS is None, reason="no stencils on this ma
 ONE, ZERO = Const(1, "i64"), Const(0, "i64")
 
 
-def run(image, kernel, arrays, dims=(), scalars=()):
+def run_kernel(image, kernel, arrays, dims=(), scalars=()):
     """One run of linked code."""
-    code = loader.load_image(image)
-    plan = Plan(len(arrays))
     words = [scalar_word(v, s.dtype) for v, s in zip(scalars, kernel.scalars, strict=True)]
-    plan.kernel(code.symbols["pb_kernel"], range(len(arrays)), dims, words)
-    plan.ret()
-    plan.finish()
-    plan.run((ctypes.c_int64 * plan.slot_words)(*[a.ctypes.data for a in arrays]), Context())
+    run(image, arrays, dims, words)
 
 
 def compiled(kernel, **how):
@@ -50,7 +44,7 @@ def same_bits(kernel, arrays, dims=(), scalars=()):
     results = []
     for one in images:
         copies = [a.copy() for a in arrays]
-        run(one, kernel, copies, dims, scalars)
+        run_kernel(one, kernel, copies, dims, scalars)
         results.append(copies)
     for other in results[1:]:
         for buf, x, y in zip(kernel.params, results[0], other, strict=True):

@@ -7,15 +7,15 @@ import ctypes
 
 import numpy as np
 import pytest
+from linked_code import run
 
 from pullback.backends.llvm import link, loader
 from pullback.backends.llvm.compiler import _provide_routine, emit_module
-from pullback.backends.llvm.driver import Plan
 from pullback.backends.llvm.patched import patched
 from pullback.backends.llvm.stencils import provide_stencils, provided
 from pullback.backends.llvm.table import function_offset
 from pullback.backends.llvm.target import host_target
-from pullback.backends.llvm.threads import Context, prepare, runtime, thread_limit
+from pullback.backends.llvm.threads import prepare, runtime
 from pullback.loops import libraries
 from pullback.loops.ir import Alloc, Buf, Call, Const, For, Kernel, Let, Store, Var
 
@@ -24,17 +24,6 @@ provide_stencils(host_target())
 STENCILS = provided(host_target())
 pytestmark = pytest.mark.skipif(STENCILS is None, reason="no stencils on this machine")
 ONE, ZERO = Const(1, "i64"), Const(0, "i64")
-
-
-def run(image, arrays, dims, threads):
-    code = loader.load_image(image)
-    plan, context = Plan(len(arrays)), Context()
-    plan.kernel(code.symbols["pb_kernel"], range(len(arrays)), dims, [])
-    plan.ret()
-    plan.finish()
-    with thread_limit(threads):
-        context.reset()
-        plan.run((ctypes.c_int64 * plan.slot_words)(*[a.ctypes.data for a in arrays]), context)
 
 
 def factors_kernel(kind):
@@ -72,13 +61,13 @@ def test_factors(kind, size):
     data = data @ data.transpose(0, 2, 1) + size * np.eye(size)
     data[1, size // 2, size // 2] = -1.0  # one that has no factors
     want, said = data.copy(), np.full(count, -5, "i4")
-    run(plain, [want, said], [count, size], 1)
+    run(plain, [want, said], [count, size], threads=1)
     assert said.tolist() == [0, size // 2 + 1, *[0] * (count - 2)]
     np.testing.assert_allclose(np.tril(want[0]), np.linalg.cholesky(data[0]), rtol=1e-9, atol=1e-9)
     for shared, threads in ((False, 1), (True, 1), (True, 2)):
         image = patched(kernel, host_target(), STENCILS, shared=shared)
         got, info = data.copy(), np.full(count, -5, "i4")
-        run(image, [got, info], [count, size], threads)
+        run(image, [got, info], [count, size], threads=threads)
         np.testing.assert_array_equal(info, said)
         if size < libraries.OWN_THREADS:
             np.testing.assert_array_equal(got, want)

@@ -3,19 +3,18 @@ computes, with as many threads as there are, and the first error of any chunk.""
 
 from __future__ import annotations
 
-import ctypes
-
 import numpy as np
 import pytest
+from linked_code import run
 
 import pullback as pb
 from pullback.backends.llvm import link, loader
 from pullback.backends.llvm.compiler import emit_module
-from pullback.backends.llvm.driver import Plan, PlanError
+from pullback.backends.llvm.driver import PlanError
 from pullback.backends.llvm.patched import patched
 from pullback.backends.llvm.stencils import provide_stencils, provided
 from pullback.backends.llvm.target import host_target
-from pullback.backends.llvm.threads import Context, prepare, thread_limit
+from pullback.backends.llvm.threads import prepare, thread_limit
 from pullback.loops.ir import Alloc, Buf, Call, Const, For, Kernel, Let, Load, Store, Var
 
 prepare()
@@ -24,17 +23,6 @@ STENCILS = provided(host_target())
 pytestmark = pytest.mark.skipif(STENCILS is None, reason="no stencils on this machine")
 ONE, ZERO = Const(1, "i64"), Const(0, "i64")
 SPLIT = {"cost_per_iteration": 1e6}  # chunks are of an iteration each
-
-
-def run(image, arrays, dims, threads):
-    code = loader.load_image(image)
-    plan, context = Plan(len(arrays)), Context()
-    plan.kernel(code.symbols["pb_kernel"], range(len(arrays)), dims, [])
-    plan.ret()
-    plan.finish()
-    with thread_limit(threads):
-        context.reset()
-        plan.run((ctypes.c_int64 * plan.slot_words)(*[a.ctypes.data for a in arrays]), context)
 
 
 def loop(index, hi, kind, *body):
@@ -71,12 +59,12 @@ def test_rows(size, attrs):
         data = np.random.default_rng(rows).normal(size=(rows, size))
         want = np.zeros_like(data)
         if rows:  # the first one is read
-            run(plain, [data, want], [rows, size], 1)
+            run(plain, [data, want], [rows, size], threads=1)
             np.testing.assert_array_equal(want, data[:, ::-1] + data[0])
         for threads in (1, 2, 7):
             got = np.zeros_like(data)
             if rows:
-                run(image, [data, got], [rows, size], threads)
+                run(image, [data, got], [rows, size], threads=threads)
             np.testing.assert_array_equal(got, want)
 
 
@@ -87,7 +75,7 @@ def test_no_iterations():
     image = patched(kernel, host_target(), STENCILS, shared=True)
     for count in (0, 1, 33):
         out = np.full(40, -1)
-        run(image, [out], [count], 2)
+        run(image, [out], [count], threads=2)
         assert out.tolist() == [*range(count), *[-1] * (40 - count)]
 
 
@@ -105,11 +93,11 @@ def test_a_chunk_that_fails(size):
     image = patched(kernel, host_target(), STENCILS, shared=True)
     for threads in (1, 2):
         out = np.zeros(40, "i8")
-        run(image, [out], [20], threads)
+        run(image, [out], [20], threads=threads)
         assert out[0] == -7
         out = np.zeros(40, "i8")
         with pytest.raises(PlanError) as error:
-            run(image, [out], [40], threads)
+            run(image, [out], [40], threads=threads)
         assert (error.value.code, error.value.equation) == (3, 5)
         assert out[0] == 0
 
