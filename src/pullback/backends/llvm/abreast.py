@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from pullback.backends.llvm.access import Lin
 from pullback.backends.llvm.analysis import free_names, trip
-from pullback.backends.llvm.build import BITS, Val
+from pullback.backends.llvm.build import Val
 from pullback.backends.llvm.convert import register_type
 from pullback.backends.llvm.emit import Emitter
 from pullback.backends.llvm.emit_loops import is_unit, lane_by_lane, maskable, tail_mask
+from pullback.backends.llvm.literals import BITS
 from pullback.backends.llvm.shuffles import shuffled, transposed
 from pullback.loops.ir import Alloc, Atom, Buf, For, Let, Load, Stmt, Store, Var
 from pullback.loops.ops import storage_bytes

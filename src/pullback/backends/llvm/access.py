@@ -9,8 +9,9 @@ slower.
 
 from __future__ import annotations
 
-from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
+from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.convert import from_memory, memory_type, to_memory
+from pullback.backends.llvm.literals import BITS as TYPE_BITS
 from pullback.backends.llvm.shuffles import shuffled, transposed
 from pullback.loops.ops import storage_bytes
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pullback.backends.llvm import maths, maths_special
-from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
+from pullback.backends.llvm import maths, maths_special, x86
+from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.called import call_of
 from pullback.backends.llvm.convert import (
     FORMATS,
@@ -20,6 +20,7 @@ from pullback.backends.llvm.convert import (
     to_memory,
     wrap,
 )
+from pullback.backends.llvm.literals import BITS as TYPE_BITS
 from pullback.loops.ops import BITS, FLOATS, SIGNED
 
 __all__ = ["combine", "emit_op", "minmax"]
@@ -59,7 +60,7 @@ def minmax(b: Builder, op: str, dtype: str, x: Val, y: Val) -> Val:
         return b.binary("or" if op == "max" else "and", x, y)
     if dtype in FLOATS:
         known = x.c is not None or y.c is not None  # LLVM does better then
-        best = b.ranged(x, y, op == "max") if b.target.masks and not known else None
+        best = x86.ranged(b, x, y, op == "max") if b.target.masks and not known else None
         if best is not None:  # and the NaN that a range leaves out
             nan = b.pure("fcmp uno {T} {0}, {1}", (x, y), "i1")
             return b.select(nan, x + y, best)

@@ -11,56 +11,29 @@ chains are hidden. Scalars meet vectors by splatting.
 
 from __future__ import annotations
 
-import operator
-import struct
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from pullback.backends.llvm.literals import (
+    BITS,
+    FLOATS,
+    INTEGERS,
+    float_bits,
+    float_word,
+    folded,
+    holds,
+)
 from pullback.backends.llvm.table import TABLE
 from pullback.backends.llvm.target import Target
 
-__all__ = [
-    "FUNCTION_ATTRIBUTES", "TABLE_READ", "Builder", "Operand", "Scope", "Val", "float_bits",
-    "round_f32",
-]  # fmt: skip
+__all__ = ["FUNCTION_ATTRIBUTES", "TABLE_READ", "Builder", "Operand", "Scope", "Val"]
 
 # The same for all functions: LLVM prepares itself anew for other words about the processor.
 FUNCTION_ATTRIBUTES = "nounwind"
 TABLE_READ = f" %table.at = getelementptr i8, ptr %ctx, i64 {TABLE}"
-
-BITS = {
-    "half": 16,
-    "i1": 1,
-    "i8": 8,
-    "i16": 16,
-    "i32": 32,
-    "i64": 64,
-    "i128": 128,
-    "float": 32,
-    "double": 64,
-    "ptr": 64,
-}
-SUFFIX = {"float": "f32", "double": "f64"}
+_SUFFIX = {"float": "f32", "double": "f64"}
 _ELEMENTS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}  # by size, for addresses
-FLOATS = ("float", "double")
-_INTEGERS = ("i8", "i16", "i32", "i64")
-_SIGN = 1 << 63
-
-
-def round_f32(value: float) -> float:
-    """The nearest float32, overflowing to infinity."""
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", value))[0])
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
-
-
-def float_bits(value: float, t: str) -> str:
-    """A float literal of LLVM: the bits of the double."""
-    if t == "float":
-        value = round_f32(value)
-    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
 @lru_cache(maxsize=256)
@@ -362,9 +335,9 @@ class Builder:
         else:
             a, b = self.lit(x, y.t), y  # type: ignore[arg-type,assignment,union-attr]
         if a.c is not None or b.c is not None:
-            folded = _fold(self, name, a, b)
-            if folded is not None:
-                return folded
+            known = folded(self, name, a, b)
+            if known is not None:
+                return known
         if a.n == b.n == len(a.regs) == len(b.regs) == 1:
             p, q, t = a.regs[0], b.regs[0], a.t
             return Val(self, t, 1, (self._place(f"{name} {t} {p}, {q}", (p, q), t == "i64"),))
@@ -380,8 +353,8 @@ class Builder:
             a, b = x, y if type(y) is Val else self.lit(y, x.t)  # type: ignore[arg-type]
         else:
             a, b = self.lit(x, y.t), y  # type: ignore[arg-type,assignment,union-attr]
-        if a.c is not None and b.c is not None and a.t in _INTEGERS:
-            return self.lit(_literals_compare(how, a, b, unsigned), "i1")
+        if a.c is not None and b.c is not None and a.t in INTEGERS:
+            return self.lit(holds(how, a, b, unsigned), "i1")
         if a.t in FLOATS:
             code = "fcmp " + ("une" if how == "ne" else "o" + how)
         elif how in ("eq", "ne"):
@@ -424,7 +397,7 @@ class Builder:
             value = x.c if op != "zext" else x.c & ((1 << BITS[x.t]) - 1)
             return self.lit(value, t)
         if op == "bitcast" and x.c is not None and x.t in FLOATS and x.c == x.c:
-            return self.lit(_word(x), t)
+            return self.lit(float_word(x.c, x.t), t)
         return self.pure(op + " {T} {0} to {R}", (x,), t, cheap=x.n == 1)
 
     def bitcast(self, x: Val, t: str) -> Val:
@@ -449,7 +422,7 @@ class Builder:
     def intrinsic(
         self, name: str, t: str, n: int, args: list[str], result: str, flags: str = ""
     ) -> str:
-        suffix = SUFFIX.get(t, t)
+        suffix = _SUFFIX.get(t, t)
         full = f"llvm.{name}.v{n}{suffix}" if n > 1 else f"llvm.{name}.{suffix}"
         if full not in self.declarations:
             types = [self.ty(a, n) for a in args] + ([flags.split()[0]] if flags else [])
@@ -483,113 +456,6 @@ class Builder:
 
     def ashr(self, x: Val, k: Operand) -> Val:
         return self.binary("ashr", x, k)
-
-    # ---- what AVX-512 alone has
-
-    def _avx512(self, name: str, arguments: str, t: str, n: int) -> str:
-        """The full name of a masked intrinsic on n lanes, declared; empty where no register has
-        that size. `arguments` are its operands' types, {T} for the vector's."""
-        bits = n * BITS[t]
-        if bits not in (128, 256, 512) or t not in FLOATS:
-            return ""
-        full = f"llvm.x86.avx512.mask.{name}.{'ps' if t == 'float' else 'pd'}.{bits}"
-        if full not in self.declarations:
-            types = arguments.format(T=self.ty(t, n), M=f"i{max(8, n)}")
-            types += ", i32" if bits == 512 else ""
-            self.declarations[full] = f"declare {self.ty(t, n)} @{full}({types})"
-        return full
-
-    def _avx512_pair(self, name: str, x: Val, y: Val, option: str = "") -> Val | None:
-        """A masked intrinsic of x and y, and perhaps an option, in all lanes."""
-        lanes = max(x.n, y.n)
-        types = "{T}, {T}, i32, {T}, {M}" if option else "{T}, {T}, {T}, {M}"
-        full = self._avx512(name, types, x.t, lanes)
-        if not full:
-            return None
-        rest = f"{option}{{T}} zeroinitializer, i{max(8, lanes)} -1"
-        rounding = ", i32 4" if lanes * BITS[x.t] == 512 else ""
-        form = f"call {{R}} @{full}({{T}} {{0}}, {{T}} {{1}}, {rest}{rounding})"
-        return self.pure(form, (x, y), x.t)
-
-    def scales(self, x: Val) -> bool:
-        """Whether the machine has `scalef` for so many lanes."""
-        return self.target.masks and (x.n == 1 or x.n * BITS[x.t] in (128, 256, 512))
-
-    def scalef(self, x: Val, n: Val) -> Val | None:
-        """x * 2**n for a whole n, rounded once; None where the machine has it not."""
-        lanes = max(x.n, n.n)
-        if lanes == 1:
-            few = 4 if x.t == "float" else 2
-            wide = self.scalef(self.splat(x, few), self.splat(n, few))
-            assert wide is not None
-            regs = tuple(self.extract(r, x.t, few, 0) for r in wide.regs)
-            return Val(self, x.t, 1, regs)
-        return self._avx512_pair("scalef", x, n)
-
-    def rsqrt_estimate(self, x: Val) -> Val | None:
-        """1 / sqrt(x) as the machine's quick instruction has it: floats to 12 bits, which are the
-        maker's choice, doubles to 14. None where it has none."""
-        few, wide = (4, 8) if x.t == "float" else (2, 8)
-        if x.n == 1:
-            found = self.rsqrt_estimate(self._first_of(x, few))
-            if found is None:
-                return None
-            return Val(self, x.t, 1, tuple(self.extract(r, x.t, few, 0) for r in found.regs))
-        if x.n > wide:  # the same 12 bits as of fewer lanes
-            n = x.n // 2
-            low, high = (self.rsqrt_estimate(self._half(x, k)) for k in (0, 1))
-            return None if low is None or high is None else self._joined(x.t, n, low, high)
-        vector = self.ty(x.t, x.n)
-        if x.t == "float":
-            if "x86_64" not in self.target.triple or x.n not in (4, 8):
-                return None
-            name = {4: "llvm.x86.sse.rsqrt.ps", 8: "llvm.x86.avx.rsqrt.ps.256"}[x.n]
-            self.declarations[name] = f"declare {vector} @{name}({vector})"
-            return self.pure(f"call {{R}} @{name}({{T}} {{0}})", (x,), x.t)
-        if not self.target.masks:
-            return None
-        name = f"llvm.x86.avx512.rsqrt14.pd.{x.n * 64}"
-        self.declarations[name] = f"declare {vector} @{name}({vector}, {vector}, i8)"
-        form = f"call {{R}} @{name}({{T}} {{0}}, {{T}} zeroinitializer, i8 -1)"
-        return self.pure(form, (x,), x.t)
-
-    def _half(self, x: Val, k: int) -> Val:
-        """The first or the second half of the lanes."""
-        n = x.n // 2
-        lanes = ", ".join(f"i32 {k * n + i}" for i in range(n))
-        form = f"<{x.n} x {x.t}> poison, <{n} x i32> <{lanes}>"
-        regs = (
-            self._place(f"shufflevector <{x.n} x {x.t}> {r}, {form}", (r,), False) for r in x.regs
-        )
-        return Val(self, x.t, n, tuple(regs))
-
-    def _joined(self, t: str, n: int, low: Val, high: Val) -> Val:
-        """Vectors of n lanes, pair by pair one after the other."""
-        lanes = ", ".join(f"i32 {i}" for i in range(2 * n))
-        one, order = f"<{n} x {t}>", f"<{2 * n} x i32> <{lanes}>"
-        regs = (
-            self._place(f"shufflevector {one} {a}, {one} {b}, {order}", (a, b), False)
-            for a, b in zip(low.regs, high.regs, strict=True)
-        )
-        return Val(self, t, 2 * n, tuple(regs))
-
-    def ranged(self, x: Val, y: Val, largest: bool) -> Val | None:
-        """The larger (or smaller) of x and y, zeros by their sign; of a number and a NaN the
-        number. None where the machine has it not."""
-        option = f"i32 {5 if largest else 4}, "
-        if x.n > 1 or y.n > 1:
-            return self._avx512_pair("range", x, y, option)
-        few = 4 if x.t == "float" else 2
-        wide = self._avx512_pair("range", self._first_of(x, few), self._first_of(y, few), option)
-        if wide is None:
-            return None
-        return Val(self, x.t, 1, tuple(self.extract(r, x.t, few, 0) for r in wide.regs))
-
-    def _first_of(self, x: Val, n: int) -> Val:
-        """Registers that have single numbers as the first of their lanes."""
-        form = f"insertelement <{n} x {x.t}> poison, {x.t} "
-        regs = (self._place(f"{form}{r}, i64 0", (r,), False) for r in x.regs)
-        return Val(self, x.t, n, tuple(regs))
 
     def lanes_of(self, t: str, n: int) -> Val:
         """<0, 1, 2, ..>."""
@@ -877,62 +743,3 @@ class Builder:
 def _flat(lines: list[Any]) -> str:
     """Lines, and lists of lines, as one text."""
     return "\n".join([_flat(x) if type(x) is list else x for x in lines if x])
-
-
-def _word(x: Val) -> int:
-    """The bits of a literal float."""
-    if x.t == "float":
-        return int(struct.unpack("<i", struct.pack("<f", round_f32(x.c)))[0])
-    return int(struct.unpack("<q", struct.pack("<d", x.c))[0])
-
-
-def _literals_compare(how: str, x: Val, y: Val, unsigned: bool) -> bool:
-    """Of integers, which literals keep with their sign."""
-    p, q = (int(v.c) & ((1 << BITS[v.t]) - 1) if unsigned else int(v.c) for v in (x, y))
-    return bool(getattr(operator, how)(p, q))
-
-
-_ON_LITERALS: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
-}
-_SHIFTS_OF_LITERALS: dict[str, Callable[[int, int, int], int]] = {
-    "shl": lambda p, q, _: p << q,
-    "lshr": lambda p, q, bits: (p & ((1 << bits) - 1)) >> q,
-    "ashr": lambda p, q, _: p >> q,
-}
-
-
-def _fold(b: Builder, name: str, x: Val, y: Val) -> Val | None:
-    """Integer identities and literals: what index arithmetic is full of."""
-    if x.t in FLOATS or x.t == "ptr":
-        return None
-    if x.c is not None and y.c is not None and x.t in _INTEGERS:
-        p, q, bits = int(x.c), int(y.c), BITS[x.t]
-        if name in _ON_LITERALS:
-            return b.lit(_ON_LITERALS[name](p, q), x.t)
-        if name in _SHIFTS_OF_LITERALS and 0 <= q < bits:
-            return b.lit(_SHIFTS_OF_LITERALS[name](p, q, bits), x.t)
-    if x.t == "i1":
-        if name == "and":
-            const, other = (x, y) if x.c is not None else (y, x)
-            return other if const.c is True else None
-        return None
-    if name == "add" and x.c == 0:
-        return y
-    if name in ("add", "sub", "shl", "lshr", "ashr", "or", "xor") and y.c == 0:
-        return x
-    if name == "mul":
-        if y.c == 1:
-            return x
-        if x.c == 1:
-            return y
-        if y.c == 0:
-            return y
-        if x.c == 0:
-            return x
-    return None

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pullback.backends.llvm import maths_special
-from pullback.backends.llvm.build import BITS, FUNCTION_ATTRIBUTES, TABLE_READ, Builder, Val
+from pullback.backends.llvm.build import FUNCTION_ATTRIBUTES, TABLE_READ, Builder, Val
+from pullback.backends.llvm.literals import BITS
 from pullback.backends.llvm.table import FUNCTIONS_CALLED, function_offset, provide
 from pullback.backends.llvm.target import Target
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 
-from pullback.backends.llvm.build import Builder, Val, round_f32
+from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.literals import round_f32
 from pullback.loops.ir import Const
 from pullback.loops.ops import BITS, FLOATS, SIGNED
 from pullback.records import record

@@ -30,7 +30,7 @@ from pullback.backends.llvm.access import (
 )
 from pullback.backends.llvm.ahead import FAR, Ahead, Step, fetch
 from pullback.backends.llvm.beside import Total, follows, read_side_by_side, side_by_side, sum_of
-from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
+from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.byte_tables import NO_TABLES, Tables, look_up
 from pullback.backends.llvm.convert import (
     from_memory,
@@ -40,6 +40,7 @@ from pullback.backends.llvm.convert import (
     to_memory,
 )
 from pullback.backends.llvm.library import emit_library_call
+from pullback.backends.llvm.literals import BITS as TYPE_BITS
 from pullback.backends.llvm.short_index import Short, short_place, shorten
 from pullback.backends.llvm.table import ERROR_CODE, ERROR_EQUATION, TABLE, function_offset
 from pullback.backends.llvm.target import Target

@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from pullback.backends.llvm.abreast import rows_abreast, run_abreast
 from pullback.backends.llvm.analysis import body_cost, free_names, has, trip
-from pullback.backends.llvm.build import BITS as TYPE_BITS, FLOATS as FLOAT_TYPES, Val
+from pullback.backends.llvm.build import Val
 from pullback.backends.llvm.convert import literal, register_type
 from pullback.backends.llvm.emit import Emitter
 from pullback.backends.llvm.emit_loops import (
@@ -23,6 +23,7 @@ from pullback.backends.llvm.emit_loops import (
     maskable,
     tail_mask,
 )
+from pullback.backends.llvm.literals import BITS as TYPE_BITS, FLOATS as FLOAT_TYPES
 from pullback.backends.llvm.shuffles import shuffled
 from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (

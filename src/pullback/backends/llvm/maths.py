@@ -17,8 +17,9 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 
-from pullback.backends.llvm import coefficients as K
-from pullback.backends.llvm.build import BITS, Builder, Val
+from pullback.backends.llvm import coefficients as K, x86
+from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.literals import BITS
 from pullback.backends.llvm.table import TABLE, function_offset
 
 __all__ = [
@@ -112,7 +113,7 @@ def scale_by(b: Builder, x: Val, n: Val, same: Val | None = None) -> Val:
     s = SHAPES[x.t]
     if b.target.masks:
         whole = b.cast("sitofp", n, x.t) if same is None else same
-        scaled = b.scalef(x, whole)
+        scaled = x86.scalef(b, x, whole)
         if scaled is not None:
             return scaled
     half = b.ashr(n, 1)
@@ -183,7 +184,7 @@ def exp(b: Builder, x: Val) -> Val:
     parts = _exp_parts_f32 if x.t == "float" else _exp_parts
     low, high = _EXP_RANGE[x.t]
     # Below, a zero is scaled, by whatever power: one instruction makes a zero of it for any.
-    y = b.select(x > high, high, x, like=x.t) if b.scales(x) else clamp(b, x, low, high)
+    y = b.select(x > high, high, x, like=x.t) if x86.scales(b, x) else clamp(b, x, low, high)
     p, k, n = parts(b, y)
     return scale_by(b, nothing_below(b, EXP_ZERO[x.t], x, p + 1.0), k, n)
 

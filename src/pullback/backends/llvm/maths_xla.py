@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pullback.backends.llvm import maths
-from pullback.backends.llvm.build import BITS, Builder, Val
+from pullback.backends.llvm import maths, x86
+from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.literals import BITS
 from pullback.backends.llvm.maths import INF, LOG1P_P, LOG1P_Q, SHAPES, horner
 from pullback.backends.llvm.table import TABLE, function_offset
 
@@ -199,7 +200,7 @@ def erf_inv(b: Builder, x: Val) -> Val:
 def rsqrt(b: Builder, x: Val) -> Val:
     """Newton's steps from the machine's estimate, where it has one: two of 14 bits of a double, one
     or two, as the maker chose, of 12 bits of a float."""
-    first = b.rsqrt_estimate(x)
+    first = x86.rsqrt_estimate(b, x)
     if first is None:
         return 1.0 / b.sqrt(x)
     y = first

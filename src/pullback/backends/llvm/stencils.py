@@ -18,10 +18,11 @@ from typing import Any
 
 from pullback.backends.llvm import arith, link
 from pullback.backends.llvm.access import Lin, load, store
-from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
+from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.cache import disk_cache, kernel_key
 from pullback.backends.llvm.called import call_of, mark
 from pullback.backends.llvm.convert import memory_type, register_type
+from pullback.backends.llvm.literals import BITS as TYPE_BITS
 from pullback.backends.llvm.loader import SECTION, SYMBOL, Image, LinkError
 from pullback.backends.llvm.table import FUNCTIONS_CALLED
 from pullback.backends.llvm.target import Target
