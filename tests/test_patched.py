@@ -172,11 +172,16 @@ def test_reductions(dtype, op, count):
 
 def asked_for(kernel):
     """The names of the stencils that a kernel takes."""
+    return {key[0] for key in keys_of(kernel)}
+
+
+def keys_of(kernel):
+    """The keys of the stencils that a kernel takes."""
     asked = set()
 
     class Asked:
         def find(self, key):
-            asked.add(key[0])
+            asked.add(key)
             return STENCILS.find(key)
 
         def __contains__(self, key):
@@ -250,6 +255,47 @@ def test_places_of_extremes(dtype):
     loop = For(i, ZERO, last, ONE, "reduce", (Carry(o, c, last),), body, (place,), ("min",))
     kernel = Kernel("k", (x, out), (), (), (loop, Store(out, (ZERO,), o)))
     same_bits(kernel, [edges(dtype, COUNT, 1), np.zeros(1, np.int64)])
+
+
+@pytest.mark.parametrize("op", ["or", "and"])
+@pytest.mark.parametrize("count", [COUNT, 16, 9001])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_truth_values_are_combined_in_lanes(dtype, count, op):
+    """Whether any element, or all, are above a bound."""
+    x, out = Buf("x", dtype, (count,), "in"), Buf("out", "bool", (1,), "out")
+    i, v, p = Var("i", "i64"), Var("v", dtype), Var("p", "bool")
+    c, o = Var("c", "bool"), Var("o", "bool")
+    for bound in (-4.0, -3.0, 4.0):
+        body = Load(v, x, (i,)), Let(p, "gt", (v, Const(bound, dtype)))
+        carry = (Carry(o, c, Const(op == "and", "bool")),)
+        loop = For(i, ZERO, Const(count, "i64"), ONE, "reduce", carry, body, (p,), (op,))
+        kernel = Kernel("k", (x, out), (), (), (loop, Store(out, (ZERO,), o)))
+        lanes = host_target().lanes(BITS[dtype] // 8)
+        assert (op, "bool", lanes) in keys_of(kernel)
+        numbers = np.random.default_rng(count).uniform(-4, 4, count).astype(numpy_dtype(dtype))
+        (_, found) = same_bits(kernel, [numbers, np.zeros(1, bool)])
+        assert found[0] == (np.any if op == "or" else np.all)(numbers > bound)
+
+
+def test_words_that_hold_a_key_and_a_place_are_made_in_lanes():
+    """Eight-byte integers beside lanes of four bytes: a key above, a place below."""
+    x, out = Buf("x", "f32", (COUNT,), "in"), Buf("out", "i64", (COUNT,), "inout")
+    names = ("bits", "i32"), ("wide", "i64"), ("high", "i64"), ("low", "i64"), ("word", "i64")
+    i, v = Var("i", "i64"), Var("v", "f32")
+    bits, wide, high, low, word = (Var(*n) for n in names)
+    body = (
+        Load(v, x, (i,)),
+        Let(bits, "bitcast", (v,)),
+        Let(wide, "convert", (bits,)),
+        Let(high, "shl", (wide, Const(32, "i64"))),
+        Let(low, "xor", (i, Const((1 << 32) - 1, "i64"))),
+        Let(word, "or", (high, low)),
+        Store(out, (i,), word),
+    )
+    loop = For(i, ZERO, Const(COUNT, "i64"), ONE, "vector", (), body)
+    kernel = Kernel("k", (x, out), (), (), (loop,))
+    assert ("shl", "i64", host_target().lanes(4)) in keys_of(kernel)
+    same_bits(kernel, [edges("f32", COUNT, 1), np.zeros(COUNT, np.int64)])
 
 
 @pytest.mark.parametrize("index", ["i32", "i64"])

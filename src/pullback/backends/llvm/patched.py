@@ -464,7 +464,10 @@ class _Loops(Threads):
         sizes = [storage_bytes(t) for t in types]
         areas = [self.slot(ACCUMULATORS * n * size) for size in sizes]
         bases, at, index = [self.slot() for _ in types], self.slot(), self.index_of(s)
-        vectors = all(slot_bytes(t, n, self.target) == n * size for t, size in zip(types, sizes))
+        vectors = all(
+            t == "bool" or slot_bytes(t, n, self.target) == n * size
+            for t, size in zip(types, sizes)
+        )
         for t, size, area, base, zero in zip(
             types, sizes, areas, bases, self.zeros(s), strict=True
         ):
@@ -500,13 +503,19 @@ class _Loops(Threads):
 
     def fill(self, dtype: str, n: int, area: int, size: int, zero: int) -> None:
         """A neutral element for all accumulators."""
+        count = ACCUMULATORS * n
+        if dtype == "bool" and count % 8 == 0:  # eight truth values a word, from a known one
+            known = next(raw for (t, raw), at in self.consts.items() if t == dtype and at == zero)
+            for k in range(0, count, 8):
+                self.store_literal(int.from_bytes(known[:1] * 8, "little"), area + k)
+            return
         key = ("splat", dtype, n)
         if key in self.stencils and slot_bytes(dtype, n, self.target) == n * size:
             self.stencil(key, zero, area)
             for k in range(1, ACCUMULATORS):
                 self.copy(area, area + k * n * size, n * size)
             return
-        base, last, k = self.slot(), self.number(ACCUMULATORS * n), self.slot()
+        base, last, k = self.slot(), self.number(count), self.slot()
         self.on(ADDRESS, area)
         self.on(STORE, base)
         put = lambda: self.stencil(("store", dtype, 1, False), base, k, zero)
@@ -519,6 +528,9 @@ class _Loops(Threads):
         """(0 + 1) + (2 + 3), then lanes by halving."""
         out = []
         for op, t, area, size in zip(how, types, areas, sizes, strict=True):
+            if t == "bool" and op in ("or", "and"):
+                out.append(self.fold_bytes(op, area, ACCUMULATORS * n))
+                continue
             whole = (op, t, n) in self.stencils and slot_bytes(t, n, self.target) == n * size
             for to, other in ((0, 1), (2, 3), (0, 2)):
                 x, y = area + to * n * size, area + other * n * size
@@ -537,6 +549,19 @@ class _Loops(Threads):
             self.copy(area, at)
             out.append(at)
         return out
+
+    def fold_bytes(self, op: str, area: int, count: int) -> int:
+        """Truth values, a byte each: halves of them at once, as integers. In which order is all the
+        same."""
+        while count > 1:
+            count //= 2
+            width = min(count, 8)
+            for k in range(0, count, width):
+                x = area + k
+                self.stencil((op, f"i{8 * width}", 1), x, x + count, x)
+        at = self.slot()
+        self.copy(area, at)
+        return at
 
     def scan(self, s: For) -> None:
         """A prefix in order, where that is all the same."""

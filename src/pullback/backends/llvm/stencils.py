@@ -46,7 +46,9 @@ SCALARS = ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", 
 # In lanes of four bytes; what tells places is two registers then.
 _OF_FOUR = ("f32", "i32", "u32", "bool", "i64", "u64")
 _OF_EIGHT = ("f64", "i64", "u64", "f32", "i32", "u32", "bool")  # and of eight
-_PLACES = frozenset("add sub mul idiv irem min max clamp lt le gt ge eq ne and or".split())
+_PLACES = frozenset(
+    "add sub mul idiv irem min max clamp lt le gt ge eq ne and or xor shl shr_logical".split()
+)
 # What has stencils of its own, other attributes, or none.
 _LEFT_OUT = frozenset({"reduce_precision", "integer_pow", "round", "convert", "bitcast", "select"})
 
