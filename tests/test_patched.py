@@ -314,3 +314,42 @@ def test_updates_at_places_of_an_array(dtype, op, index):
     assert "updates" in asked_for(kernel)
     places = np.random.default_rng(7).integers(0, 10, COUNT).astype(index.replace("i", "int"))
     same_bits(kernel, [edges(dtype, 10, 1), places, edges(dtype, COUNT, 2)])
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("count", [0, 7, COUNT, 9001])
+@pytest.mark.parametrize("op", ["add", "mul", "max"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64"])
+def test_prefixes_are_computed_in_lanes(dtype, op, count, exclusive):
+    """Each vector's own ones, then with what came before it; what is left one by one."""
+    x, out = Buf("x", dtype, (count,), "in"), Buf("out", dtype, (count,), "inout")
+    end = Buf("end", dtype, (1,), "out")
+    i, v, c, o = Var("i", "i64"), Var("v", dtype), Var("c", dtype), Var("o", dtype)
+    put = Store(out, (i,), c)
+    # What is stored before the element is loaded would be what all earlier ones give.
+    body = (put, Load(v, x, (i,))) if exclusive else (Load(v, x, (i,)), put)
+    carry = (Carry(o, c, Const(2.0 if dtype in FLOATS else 2, dtype)),)
+    size = Var("n", "i64")
+    loop = For(i, ZERO, size, ONE, "scan", carry, body, (v,), (op,))
+    kernel = Kernel("k", (x, out, end), (size,), (), (loop, Store(end, (ZERO,), o)))
+    assert ("shift", dtype, host_target().lanes(BITS[dtype] // 8), 1) in keys_of(kernel)
+    numbers = np.random.default_rng(count).normal(1, 0.01, count)
+    numbers = (numbers if dtype in FLOATS else numbers * 9).astype(numpy_dtype(dtype))
+    same_bits(kernel, [numbers, np.zeros_like(numbers), np.zeros(1, numbers.dtype)], (count,))
+
+
+def test_two_prefixes_side_by_side():
+    """Both are read by what is stored."""
+    x, y, out = (
+        Buf(k, "f32", (COUNT,), r) for k, r in (("x", "in"), ("y", "in"), ("out", "inout"))
+    )
+    i, v, w, s = Var("i", "i64"), Var("v", "f32"), Var("w", "f32"), Var("s", "f32")
+    c, d, o, p = (Var(k, "f32") for k in "cdop")
+    body = Load(v, x, (i,)), Load(w, y, (i,)), Let(s, "sub", (c, d)), Store(out, (i,), s)
+    carry = Carry(o, c, Const(0.0, "f32")), Carry(p, d, Const(1.0, "f32"))
+    last = Const(COUNT, "i64")
+    loop = For(i, ZERO, last, ONE, "scan", carry, body, (v, w), ("add", "min"))
+    numbers = np.random.default_rng(1).normal(1, 0.3, (3, COUNT)).astype(np.float32)
+    kernel = Kernel("k", (x, y, out), (), (), (loop,))
+    assert "shift" in asked_for(kernel)
+    same_bits(kernel, list(numbers))

@@ -213,7 +213,11 @@ class Statements(Code):
         return at
 
     def size(self, dtype: str) -> int:
-        return slot_bytes(dtype, self.n, self.target) if self.n > 1 else 8
+        return self.lane_bytes(dtype, self.n)
+
+    def lane_bytes(self, dtype: str, n: int) -> int:
+        """The bytes of a value of so many lanes."""
+        return slot_bytes(dtype, n, self.target) if n > 1 else 8
 
     def is_uniform(self, a: Atom) -> bool:
         return type(a) is Const or a in self.where

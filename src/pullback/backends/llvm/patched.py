@@ -24,8 +24,6 @@ from pullback.backends.llvm.emit_reduce import (
     BLOCK,
     as_serial,
     ordered_lanes,
-    scans_in_lanes,
-    split_scan,
     vector_body,
 )  # fmt: skip
 from pullback.backends.llvm.loader import Image
@@ -46,7 +44,7 @@ from pullback.backends.llvm.patch_code import (
     Refused,
     word,
 )  # fmt: skip
-from pullback.backends.llvm.patch_threads import Threads
+from pullback.backends.llvm.patch_prefixes import Prefixes
 from pullback.backends.llvm.stencils import Stencils, slot_bytes
 from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (
@@ -108,7 +106,7 @@ def _ends(stmts: Sequence[Stmt], s: For) -> bool:
     return any(x is not s and x.hi == s.hi and has(x.body, For) for x in _top(stmts))
 
 
-class _Loops(Threads):
+class _Loops(Prefixes):
     """The function of a kernel, with its loops."""
 
     only_lanes = False  # whether long loops that run one by one are refused
@@ -339,10 +337,12 @@ class _Loops(Threads):
             self.steps.clear()
 
     def vectors(
-        self, s: For, n: int, index: int, lo: int, hi: int, each: Callable[[], None]
-    ) -> bool:
-        """The full vectors of a loop from the place `index` on; afterwards that has where the rest
-        begins. False if the loop's body has something without lanes."""
+        self, s: For, n: int, index: int, lo: int, hi: int, each: Callable[[], None],
+        body: Sequence[Stmt] | None = None,
+    ) -> bool:  # fmt: skip
+        """The full vectors of a loop from the place `index` on, its body or a part of that, and
+        `each`; afterwards the place has where the rest begins. False if there is something without
+        lanes."""
         state = len(self.code), len(self.labels), len(self.jumps), len(self.literals)
         prepare, start, done, end = self.label(), self.label(), self.label(), self.slot()
         self.on(LOAD, hi)
@@ -357,7 +357,7 @@ class _Loops(Threads):
             with self.in_vectors(n):
                 self.steps[s.index] = index, 1
                 self.where.pop(s.index, None)
-                self.block(s.body)
+                self.block(s.body if body is None else body)
                 each()
                 self.on(LOAD, index)
                 self.code += ADD_LITERAL + word(n)
@@ -562,28 +562,3 @@ class _Loops(Threads):
         at = self.slot()
         self.copy(area, at)
         return at
-
-    def scan(self, s: For) -> None:
-        """A prefix in order, where that is all the same."""
-        region = isinstance(s.combine, Region)
-        ops = s.combine if isinstance(s.combine, tuple) else ("",) * len(s.carry)
-        free = all(
-            (c.var.dtype not in FLOATS and not region) or op in ("max", "min")
-            for c, op in zip(s.carry, ops, strict=True)
-        )
-        if not free and self.n == 1 and not self.in_lanes and is_unit(s) and scans_in_lanes(s):
-            raise Refused
-        late, early = split_scan(s)
-        types = [c.var.dtype for c in s.carry]
-        inits = [self.value(c.init) for c in s.carry]
-        places = self.begin_carries(s.carry, inits)
-
-        def body() -> None:
-            self.block(early)
-            new = self.combine(s.combine, types, places, [self.value(y) for y in s.yields])
-            self.carry_on(s.carry, places, new)
-            self.block(late)
-
-        sure = bool(trip(s.lo, s.hi, s.step))
-        self.loop(self.index_of(s), s.lo, self.at(s.hi), s.step, body, sure)
-        self.end_carries(s.carry, places)

@@ -24,6 +24,7 @@ from pullback.backends.llvm.called import call_of, mark
 from pullback.backends.llvm.convert import memory_type, register_type
 from pullback.backends.llvm.literals import BITS as TYPE_BITS
 from pullback.backends.llvm.loader import SECTION, SYMBOL, Image, LinkError
+from pullback.backends.llvm.shuffles import shuffled
 from pullback.backends.llvm.table import FUNCTIONS_CALLED
 from pullback.backends.llvm.target import Target
 from pullback.loops.ops import BITS, OPS
@@ -256,6 +257,8 @@ def _of_type(
         yield ("splat", dtype, n), w
     if n > 1 and dtype != "bool":
         yield from _scattered(target, dtype, n, writer)
+        if n * BITS[dtype] == 8 * target.vector_bytes:
+            yield from _prefixes(dtype, n, writer)
     if n > 1 and dtype == "i64":  # 0, 1, 2.. of these
         w = writer()
         w.write(w.b.lanes_of("i64", n) * w.b.splat(w.read("i64"), n), dtype, n)
@@ -284,6 +287,26 @@ def _scattered(
             else:
                 store(w.b, dtype, base, at, w.read(dtype, n), mask)
             yield (key, dtype, n, masked), w
+
+
+def _prefixes(dtype: str, n: int, writer: Callable[[], _Writer]) -> Iterator[tuple[Key, _Writer]]:
+    """What the prefixes of a vector's lanes need: each lane has what the one so many before it had,
+    the first ones another vector's first; all lanes have the last one."""
+    by = 1
+    while by < n:
+        w = writer()
+        own, fill = w.read(dtype, n), w.read(dtype, n)
+        picks = [k - by if k >= by else n for k in range(n)]
+        vt = w.b.ty(own.t, n)
+        moved = shuffled(w.b, vt, own.regs[0], fill.regs[0], picks)
+        w.write(Val(w.b, own.t, n, (moved,)), dtype, n)
+        yield ("shift", dtype, n, by), w
+        by *= 2
+    w = writer()
+    own = w.read(dtype, n)
+    last = w.b.extract(own.regs[0], own.t, n, n - 1)
+    w.write(w.b.splat(Val(w.b, own.t, 1, (last,)), n), dtype, n)
+    yield ("last", dtype, n), w
 
 
 def _updates(writer: Callable[[], _Writer]) -> Iterator[tuple[Key, _Writer]]:
