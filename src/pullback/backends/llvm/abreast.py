@@ -23,15 +23,16 @@ from pullback.backends.llvm.analysis import free_names, trip
 from pullback.backends.llvm.build import Val
 from pullback.backends.llvm.convert import register_type
 from pullback.backends.llvm.emit import Emitter
-from pullback.backends.llvm.emit_loops import is_unit, lane_by_lane, maskable, tail_mask
+from pullback.backends.llvm.emit_loops import maskable, tail_mask
 from pullback.backends.llvm.literals import BITS
 from pullback.backends.llvm.shuffles import shuffled, transposed
+from pullback.backends.llvm.strides import is_unit, lane_by_lane
 from pullback.loops.ir import Alloc, Atom, Buf, For, Let, Load, Stmt, Store, Var
 from pullback.loops.ops import storage_bytes
 from pullback.records import record
 
 if TYPE_CHECKING:
-    from pullback.backends.llvm.emit_reduce import AllLoops
+    from pullback.backends.llvm.emit_reduce import Reductions
 
 __all__ = ["Rows", "rows_abreast", "run_abreast"]
 
@@ -198,7 +199,7 @@ def _across(
     return tuple(out)
 
 
-def run_abreast(loops: AllLoops, e: Emitter, rows: Rows, first: Val, last: Val) -> None:
+def run_abreast(loops: Reductions, e: Emitter, rows: Rows, first: Val, last: Val) -> None:
     """The rows from `first` to `last`. Without masks, those that fill no vector run alone."""
     b, size, s = e.b, rows.together, rows.loop
     e.module.straight, e.hot = False, True
@@ -226,7 +227,7 @@ class _Group:
     """The code of a few rows that run together."""
 
     def __init__(
-        self, loops: AllLoops, e: Emitter, rows: Rows, i: Val, last: Val, spaces: dict[Buf, Val]
+        self, loops: Reductions, e: Emitter, rows: Rows, i: Val, last: Val, spaces: dict[Buf, Val]
     ) -> None:
         self.loops, self.e, self.rows, self.i, self.spaces = loops, e, rows, i, spaces
         size, self.mask = rows.together, None
@@ -363,7 +364,9 @@ def _transposed(rows: list[Val]) -> list[Val]:
     return [Val(first.b, first.t, first.n, (reg,)) for reg in regs]
 
 
-def _folded(loops: AllLoops, e: Emitter, s: For, vectors: list[list[Val]], width: int) -> list[Val]:
+def _folded(
+    loops: Reductions, e: Emitter, s: For, vectors: list[list[Val]], width: int
+) -> list[Val]:
     """One vector of the results of as many rows, each of which is in lanes of its own vector."""
     size, live = len(vectors), width
     while width > size:  # more lanes than rows: each row alone at first

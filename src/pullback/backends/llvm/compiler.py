@@ -19,7 +19,7 @@ from pullback.backends.llvm.cache import DiskCache, Entry, disk_cache, kernel_ke
 from pullback.backends.llvm.called import calls, mark
 from pullback.backends.llvm.convert import from_memory, memory_type
 from pullback.backends.llvm.emit import Emitter, Module
-from pullback.backends.llvm.emit_reduce import AllLoops
+from pullback.backends.llvm.emit_kinds import AllLoops
 from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.patched import patched
 from pullback.backends.llvm.stencils import provided

@@ -1,4 +1,4 @@
-"""Loops that combine: reductions, scans, and the dispatch over loop kinds.
+"""Loops that combine.
 
 `reduce` loops have the shape that docs/contract.md fixes: blocks of 4096, four accumulators of W
 lanes, pairwise, halving.
@@ -9,22 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from pullback.backends.llvm.abreast import rows_abreast, run_abreast
 from pullback.backends.llvm.analysis import body_cost, free_names, has, trip
 from pullback.backends.llvm.build import Val
 from pullback.backends.llvm.convert import literal, register_type
 from pullback.backends.llvm.emit import Emitter
 from pullback.backends.llvm.emit_loops import (
     Loops,
-    is_unit,
-    lane_by_lane,
     lane_count,
-    lanes_apart,
     maskable,
     tail_mask,
 )
 from pullback.backends.llvm.literals import BITS as TYPE_BITS, FLOATS as FLOAT_TYPES
-from pullback.backends.llvm.shuffles import shuffled
+from pullback.backends.llvm.strides import is_unit, lane_by_lane, lanes_apart
 from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (
     Alloc,
@@ -32,74 +28,29 @@ from pullback.loops.ir import (
     Carry,
     Const,
     For,
-    If,
     Let,
     Load,
     Region,
     Stmt,
-    Store,
     Update,
     Var,
     While,
 )
 from pullback.loops.ops import FLOATS, INTS, identity_of
 
-__all__ = ["AllLoops"]
+__all__ = [
+    "ACCUMULATORS", "BLOCK", "Reductions", "as_serial", "in_any_order", "ordered_lanes",
+    "vector_body",
+]  # fmt: skip
 
 BLOCK = 4096
 ACCUMULATORS = 4
-SIDE_BY_SIDE = 8  # vectors of a prefix of one carry: the steps of each wait for each other
 MUCH = 10.0  # scalar operations of an element: of less, memory takes the time, and is asked ahead
 VERY_MUCH = 100.0  # of which a masked copy would be much code: the rest goes through memory
 
 
-class AllLoops(Loops):
-    """The rules of every loop kind."""
-
-    def emit_for(self, e: Emitter, s: For) -> None:
-        around = e.fetching
-        if e.ahead:
-            e.fetching = e.ahead.get(id(s), {})
-        self.emit_kind(e, s)
-        e.fetching = around
-
-    def rows(self, e: Emitter, s: For, first: Val, last: Val) -> bool:
-        """Whether a loop over short rows has been emitted, some rows side by side."""
-        found = rows_abreast(e, s, vector_body)
-        if found is not None:
-            run_abreast(self, e, found, first, last)
-        return found is not None
-
-    def emit_kind(self, e: Emitter, s: For) -> None:
-        if s.kind == "rows":
-            if not self.rows(e, s, e.val(s.lo), e.val(s.hi)):
-                self.serial(e, s)
-        elif (
-            s.kind == "parallel"
-            and e.lanes == 1
-            and not e.parallel
-            and not s.carry
-            and not e.in_lanes
-        ):
-            self.parallel(e, s)
-        elif s.kind == "vector" and e.lanes == 1 and not s.carry and not e.in_lanes:
-            if not e.parallel and e.depth == 0 and not has(s.body, Update) and is_unit(s):
-                self.parallel(e, s)
-            else:
-                self.vector(e, s)
-        elif s.kind == "reduce":
-            if e.lanes == 1 and not e.in_lanes and is_unit(s) and vector_body(s):
-                self.reduce(e, s)
-            else:
-                self.reduce_in_order(e, s)
-        elif s.kind == "scan":
-            self.scan(e, s)
-        elif s.kind == "seq" and (inner := _in_any_order(e, s)) is not None:
-            self.reduce_rows(e, s, inner)
-        elif s.kind == "unroll" and (trip(s.lo, s.hi, s.step) or 99) <= 64:
-            self.unroll(e, s)
-        else:
-            self.serial(e, s)
+class Reductions(Loops):
+    """The rules of loops that combine."""
 
     # ---- reductions
 
@@ -546,110 +497,6 @@ class AllLoops(Loops):
         e.lanes, e.width = 1, 1
         return total
 
-    # ---- scans
-
-    def scan(self, e: Emitter, s: For) -> None:
-        """Inclusive prefix: what the yields need runs first, then the carries are updated, then the
-        rest of the body."""
-        bounds = [e.scalar_index(a) for a in (s.lo, s.hi, s.step)]
-        if any(v is None for v in bounds):
-            raise AssertionError(
-                "internal error in pullback: a scan whose bounds differ from lane to lane"
-            )
-        lo, hi, step = (v for v in bounds if v is not None)
-        e.module.straight, e.hot = False, True
-        late, early = split_scan(s)
-
-        def body(i: Val, carries: list[Val]) -> list[Val]:
-            self.enter(e, s, i)
-            e.statements(early)
-            new = self.merge(e, s, carries, self.yielded(e, s.yields))
-            e.bind_carries(s.carry, new)
-            e.statements(late)
-            return [e.full(v) for v in new]
-
-        e.depth += 1
-        inits = [e.full(e.val(c.init)) for c in s.carry]
-        if e.lanes == 1 and not e.in_lanes and is_unit(s) and scans_in_lanes(s):
-            lo, inits = self.scan_lanes(e, s, lo, hi, inits, early, late)
-        outs = e.b.loop(lo, hi, step, inits, body)
-        e.depth -= 1
-        for c, v in zip(s.carry, outs, strict=True):
-            e.env[c.out] = v
-
-    def scan_lanes(
-        self,
-        e: Emitter,
-        s: For,
-        lo: Val,
-        hi: Val,
-        inits: list[Val],
-        early: Sequence[Stmt],
-        late: Sequence[Stmt],
-    ) -> tuple[Val, list[Val]]:
-        """A prefix of whole vectors, some at a time: each one's own prefixes in log2(lanes) steps,
-        then what came before it is combined with all of them. Returns where it ends, and the
-        carries there."""
-        b, lanes = e.b, lane_count(e, s)
-        middle = hi - self.remainder(e, hi - lo, lanes)
-        zero = self.identities(e, s)
-
-        def shifted(v: Val, by: int, fill: Val | None) -> Val:
-            """Lane k has what lane k - by had; the first ones have `fill`, or what they had."""
-            vt = f"<{lanes} x {v.t}>"
-            picks = [k - by if k >= by else k if fill is None else lanes for k in range(lanes)]
-            regs = []
-            for own in v.regs:
-                other = own if fill is None else b.spread(fill, lanes)[0]
-                regs.append(shuffled(b, vt, own, other, picks))
-            return Val(b, v.t, lanes, tuple(regs))
-
-        def prefixes(values: list[Val]) -> list[Val]:
-            by = 1
-            while by < lanes:
-                if zero is not None:
-                    moved = [shifted(v, by, z) for v, z in zip(values, zero, strict=True)]
-                    values = self.merge(e, s, moved, values)
-                else:
-                    moved = [shifted(v, by, None) for v in values]
-                    inside = b.compare("ge", b.lanes_of("i32", lanes), b.lit(by, "i32"))
-                    merged = self.merge(e, s, moved, values)
-                    values = [b.select(inside, m, v) for m, v in zip(merged, values, strict=True)]
-                by *= 2
-            return values
-
-        def last(v: Val, reg: str) -> Val:
-            end = b.extract(reg, v.t, lanes, lanes - 1)
-            return b.splat(Val(b, v.t, 1, (end,)), lanes)
-
-        def run(i: Val, accs: list[Val], width: int) -> list[Val]:
-            e.poll()
-            e.lanes, e.width, e.mask = lanes, width, None
-            self.bind_lanes(e, s, i)
-            e.statements(early)
-            values = prefixes([e.full(v) for v in self.yielded(e, s.yields)])
-            e.width, before = 1, []
-            for k in range(width):
-                before.append(accs)
-                accs = self.merge(e, s, accs, [last(v, v.regs[k]) for v in values])
-            e.width = width
-            sides = [tuple(v.regs[0] for v in c) for c in zip(*before, strict=True)]
-            wide = [Val(b, v.t, lanes, regs) for v, regs in zip(values, sides, strict=True)]
-            e.bind_carries(s.carry, self.merge(e, s, wide, values))
-            e.statements(late)
-            e.lanes, e.width = 1, 1
-            return accs
-
-        wide = [Val(b, v.t, lanes, b.spread(v, lanes)) for v in inits]
-        width = 1 if e.module.brief else max(1, SIDE_BY_SIDE >> (len(s.carry) - 1))
-        if width > 1:
-            many = hi - self.remainder(e, hi - lo, lanes * width)
-            wide = b.loop(lo, many, lanes * width, wide, lambda i, accs: run(i, accs, width))
-            lo = many
-        accs = b.loop(lo, middle, lanes, wide, lambda i, accs: run(i, accs, 1))
-        firsts = [Val(b, v.t, 1, (b.extract(v.regs[0], v.t, lanes, 0),)) for v in accs]
-        return middle, firsts
-
     def reduce_threads(self, e: Emitter, s: For, lo: Val, hi: Val, inits: list[Val]) -> list[Val]:
         """Blocks over threads into a scratch row, added up in order afterwards: the bits do not
         depend on the threads."""
@@ -741,7 +588,7 @@ def ordered_lanes(target: Target, s: For) -> int:
     return target.lanes(max(ordered)) if ordered else 0
 
 
-def _in_any_order(e: Emitter, s: For) -> For | None:
+def in_any_order(e: Emitter, s: For) -> For | None:
     """The inner loop of a reduction over several axes that may be combined in any order, bit for
     bit, and runs in lanes. None if a loop is not that."""
     inner = s.body[-1] if s.body else None
@@ -778,13 +625,6 @@ def vector_body(s: For) -> bool:
     return len(sizes) <= 1
 
 
-def scans_in_lanes(s: For) -> bool:
-    """Whether a prefix loop runs in lanes: straight code, accesses that are contiguous."""
-    region = s.combine.body if isinstance(s.combine, Region) else ()
-    straight = not has((*s.body, *region), Call, Alloc, Update, For, While, If)
-    return straight and not lane_by_lane(s)
-
-
 def _read(stmts: Sequence[Stmt]) -> list[object]:
     variables, _ = free_names(stmts)
     return list(variables)
@@ -809,27 +649,3 @@ def as_serial(s: For) -> For:
         for o, op, c, y in zip(outs, s.combine, s.carry, s.yields, strict=True)
     ]
     return For(s.index, s.lo, s.hi, s.step, "seq", s.carry, (*s.body, *steps), outs)
-
-
-def split_scan(s: For) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
-    """(statements that need the updated carries, statements that come before)."""
-    tainted: set[object] = {c.var for c in s.carry}
-    late: list[Stmt] = []
-    early: list[Stmt] = []
-    for stmt in s.body:
-        reads, _ = free_names([stmt])
-        effect = has([stmt], Store, Update, Call) and bool(late)
-        if effect or any(v in tainted for v in reads):
-            late.append(stmt)
-            tainted.update(_outs(stmt))
-        else:
-            early.append(stmt)
-    return tuple(late), tuple(early)
-
-
-def _outs(s: Stmt) -> list[Var]:
-    if isinstance(s, (Let, Load)):
-        return [s.out]
-    if isinstance(s, (For, While)):
-        return [c.out for c in s.carry]
-    return list(s.outs) if isinstance(s, (If, Call)) else []

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pullback.backends.llvm.analysis import body_cost
-from pullback.backends.llvm.emit_loops import is_unit, updates_shared
+from pullback.backends.llvm.emit_loops import updates_shared
 from pullback.backends.llvm.patch_code import (
     ADDRESS,
     FRAME_AGAIN,
@@ -22,6 +22,7 @@ from pullback.backends.llvm.patch_code import (
     SUB,
 )
 from pullback.backends.llvm.patch_statements import FAILED, Statements
+from pullback.backends.llvm.strides import is_unit
 from pullback.backends.llvm.table import ERROR_CODE
 from pullback.loops.ir import Atom, For
 

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from pullback.backends.llvm.analysis import data_bytes, has, trip, widenable
-from pullback.backends.llvm.emit_loops import is_unit
 from pullback.backends.llvm.emit_reduce import (
     ACCUMULATORS,
     BLOCK,
@@ -26,6 +25,7 @@ from pullback.backends.llvm.emit_reduce import (
     ordered_lanes,
     vector_body,
 )  # fmt: skip
+from pullback.backends.llvm.emit_scan import scans_in_lanes, split_scan
 from pullback.backends.llvm.loader import Image
 from pullback.backends.llvm.patch_code import (
     ADD,
@@ -46,6 +46,7 @@ from pullback.backends.llvm.patch_code import (
 )  # fmt: skip
 from pullback.backends.llvm.patch_prefixes import Prefixes
 from pullback.backends.llvm.stencils import Stencils, slot_bytes
+from pullback.backends.llvm.strides import is_unit
 from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (
     Alloc,
