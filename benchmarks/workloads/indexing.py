@@ -144,6 +144,13 @@ def mirrored(space: Space) -> Case:
     return Case(lambda x: space.jnp.pad(x, 3, mode="reflect"), (space.array(data(1000, 1000)),))
 
 
+@workload("indexing", "mirrored edges of pictures, 16 x 32 x 32 x 3", numpy=True)
+def mirrored_pictures(space: Space) -> Case:
+    edges = ((0, 0), (4, 4), (4, 4), (0, 0))
+    pictures = space.array(data(16, 32, 32, 3))
+    return Case(lambda x: space.jnp.pad(x, edges, mode="reflect"), (pictures,))
+
+
 @workload(
     "indexing",
     "central differences, 1000 x 1000",

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback.loops.build import Builder, Index, Ix
+from pullback.loops.folded import emitted_folded, folds
 from pullback.loops.fuse import (
     Nest,
     breaks_of,
@@ -199,6 +200,39 @@ def emit_nest(b: Builder, nest: Nest) -> None:
         emit_nest(b, _nest_of(nest, before))
         members[0].ready = True
         return
+    if not folds(nest) or not _emit_folded(b, nest):
+        _emit_apart(b, nest)
+    for m in members:
+        if m.stored:
+            m.ready = True
+
+
+def _emit_folded(b: Builder, nest: Nest) -> bool:
+    """The last two axes of values element by element in one loop; False, and nothing is written,
+    where what these read does not lie side by side. See folded.py."""
+    k, members = nest.k, nest.members
+    rows = members[0].shape[:k]
+    broken = set().union(*(row_breaks(m, k) for m in members)) - {k - 2}
+    groups = grouped(rows, broken.__contains__)
+    phases, in_memory = _phases(nest)
+    if any(p.tail or p.reds for p in phases):
+        return False
+    parallel = nest.work > (LANES_WORK if b.repeated and not _picks(nest) else PARALLEL_WORK)
+
+    def body(indices: list[Index]) -> None:
+        idx: list[Index] = []
+        for g, ix in zip(groups, indices, strict=True):
+            idx += b.unravel(ix, [rows[a] for a in g])
+        _emit_rows(b, nest, phases, in_memory, tuple(idx), True, False)
+
+    extents = [math.prod(rows[a] for a in g) for g in groups]
+    emit = lambda: open_rows(b, extents, True, parallel, body, pieces=1)
+    return emitted_folded(b, extents[-1], emit)
+
+
+def _emit_apart(b: Builder, nest: Nest) -> None:
+    """The loops of a nest over as few axes as what it reads allows."""
+    k, members = nest.k, nest.members
     narrow = narrow_axes(nest)
     if narrow:  # the last axes are too short for lanes: they run along the one before them
         nest.k = k = k - narrow
@@ -258,9 +292,6 @@ def emit_nest(b: Builder, nest: Nest) -> None:
         cut = simple or (narrow > 0 and all(m.kind == "pw" for m in members))
         pieces = math.prod(members[0].shape[k:]) if cut else 0
         open_rows(b, extents, lanes, parallel, body, period, pieces, chunk, abreast=bool(short))
-    for m in members:
-        if m.stored:
-            m.ready = True
 
 
 def _short_rows(extents: Sequence[int], members: Sequence[Node]) -> bool:
