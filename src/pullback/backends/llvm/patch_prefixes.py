@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from pullback.backends.llvm.analysis import trip
 from pullback.backends.llvm.emit_loops import is_unit
-from pullback.backends.llvm.emit_reduce import scans_in_lanes, split_scan
+from pullback.backends.llvm.emit_scan import scans_in_lanes, split_scan
 from pullback.backends.llvm.patch_code import Refused
 from pullback.backends.llvm.patch_threads import Threads
 from pullback.loops.ir import Atom, Carry, For, Region, Stmt

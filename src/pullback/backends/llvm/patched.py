@@ -25,7 +25,6 @@ from pullback.backends.llvm.emit_reduce import (
     ordered_lanes,
     vector_body,
 )  # fmt: skip
-from pullback.backends.llvm.emit_scan import scans_in_lanes, split_scan
 from pullback.backends.llvm.loader import Image
 from pullback.backends.llvm.patch_code import (
     ADD,
