@@ -1,25 +1,23 @@
-"""Building statement lists: scopes, hoisting, common subexpressions and symbolic index arithmetic.
+"""Building statement lists: scopes, hoisting, common subexpressions.
 
 A `Builder` holds a stack of open scopes (the kernel, then each loop). `let` puts an operation into
-the outermost scope in which
-its operands exist, so loop-invariant code is hoisted by construction, and remembers it there, so it
-is emitted once.
+the outermost scope in which its operands exist, so loop-invariant code is hoisted by construction,
+and remembers it there, so it is emitted once.
 
-Indices are ints or `Ix`: affine sums over loop variables and over quotients and remainders of such
-sums, with known ranges.
-Reshapes become quotients and remainders that cancel again in the offset of a contiguous buffer.
-Integers of 17 and more become kernel `dims`, so that one kernel serves all lengths.
+Indices are those of indices.py; integers of 17 and more become kernel `dims`, so that one kernel
+serves all lengths.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback.loops.bounds import ALWAYS_NEVER, RANGED, narrowed, note_cut, once_round
 from pullback.loops.identities import is_known, simpler
+from pullback.loops.indices import Index, Indices, Ix, Leaf
 from pullback.loops.ir import (
     Alloc,
     Atom,
@@ -57,44 +55,6 @@ def i64(value: int) -> Const:
     return Const(value, "i64")
 
 
-class _Leaf:
-    """What an affine sum is over: a variable, or the quotient or remainder of another sum by a
-    constant."""
-
-    __slots__ = ("base", "by", "hi", "kind", "level", "lo", "number", "var")
-
-    def __init__(
-        self, number: int, kind: str, var: Any, base: Any, by: int, level: int, lo: int, hi: int
-    ) -> None:
-        self.number, self.kind, self.var, self.base, self.by = number, kind, var, base, by
-        self.level, self.lo, self.hi = level, lo, hi
-
-
-class Ix:
-    """A symbolic index: sum of coefficient * leaf, plus a constant; `lo`..`hi` bound it; `level` is
-    the scope it needs."""
-
-    __slots__ = ("const", "hi", "level", "lo", "terms")
-
-    def __init__(self, terms: tuple[tuple[_Leaf, int], ...], const: int) -> None:
-        self.terms, self.const = terms, const
-        lo = hi = const
-        level = 0
-        for leaf, c in terms:
-            lo += c * (leaf.lo if c > 0 else leaf.hi)
-            hi += c * (leaf.hi if c > 0 else leaf.lo)
-            level = max(level, leaf.level)
-        self.lo, self.hi, self.level = lo, hi, level
-
-    def __repr__(self) -> str:
-        return " + ".join(
-            [*(f"{c}*{leaf.kind}{leaf.number}" for leaf, c in self.terms), str(self.const)]
-        )
-
-
-Index = int | Ix
-
-
 class Scope:
     """An open block: its statements so far, what it remembers, and the scratch that its end
     releases."""
@@ -115,21 +75,11 @@ class Scope:
         return body
 
 
-def _rest_of(whole: Ix, leaf: _Leaf) -> bool:
-    """Whether the remainder of `whole` is this leaf: it is a remainder itself, by a multiple."""
-    if len(whole.terms) != 1 or whole.const or whole.terms[0][1] != 1:
-        return False
-    inner = whole.terms[0][0]
-    return inner.kind == "mod" and inner.by % leaf.by == 0 and inner.base == leaf.base
-
-
-FEW_TURNS = 4  # pieces of a loop, each with one quotient of its variable
-
-
-class Builder:
+class Builder(Indices):
     """Makes the body of one kernel."""
 
     def __init__(self, extents: frozenset[int] = frozenset()) -> None:
+        super().__init__()
         self.scopes = [Scope(0, "kernel")]
         self.levels: dict[Var, int] = {}
         self.dims: dict[int, Var] = {}
@@ -154,11 +104,7 @@ class Builder:
         self._gaps: dict[Var, tuple[str, Ix]] = {}  # comparisons of an index with 0
         self.made: dict[Var, tuple[str, tuple[Atom, ...]]] = {}  # definitions of some atoms
         # Where conditions on a loop's variable change, for those that were asked for.
-        self.cuts: dict[_Leaf, set[int]] = {}
-        self.turns: dict[_Leaf, set[int]] = {}  # where a remainder begins anew, if at few places
-        self.periods: dict[_Leaf, int] = {}  # after how many steps all remainders are the same
-        self._interned: dict[Any, Ix] = {}
-        self._leaves: dict[Any, _Leaf] = {}
+        self.cuts: dict[Leaf, set[int]] = {}
 
     # ---- names and constants
 
@@ -542,176 +488,13 @@ class Builder:
         self.mask = saved
         return Region(params, self.close(), yields)
 
-    # ---- symbolic indices
-
-    def _make(self, terms: Iterable[tuple[_Leaf, int]], const: int) -> Index:
-        kept = [term for term in terms if term[1]]
-        if not kept:
-            return const
-        if len(kept) > 1:
-            kept.sort(key=_leaf_order)
-        key = (*[(leaf.number, c) for leaf, c in kept], const)
-        found = self._interned.get(key)
-        if found is None:
-            found = self._interned[key] = Ix(tuple(kept), const)
-        return found
-
-    def _leaf(self, kind: str, var: Any, base: Any, by: int, level: int, lo: int, hi: int) -> Index:
-        key = (kind, var if var is not None else id(base), by)
-        leaf = self._leaves.get(key)
-        if leaf is None:
-            leaf = self._leaves[key] = _Leaf(len(self._leaves), kind, var, base, by, level, lo, hi)
-        return self._make([(leaf, 1)], 0)
-
-    def within(self, x: Ix, lo: int, hi: int) -> Index:
-        """A loop's index where it is known to be in lo..hi (inclusive)."""
-        leaf = x.terms[0][0]
-        return self._leaf("var", leaf.var, None, -1 - len(self._leaves), leaf.level, lo, hi)
+    # ---- indices and atoms
 
     def leaf_of(self, atom: Atom, lo: int, hi: int) -> Index:
         """An i64 atom as an index with known bounds."""
         if isinstance(atom, Const):
             return int(atom.value)
-        return self._leaf("var", atom, None, 0, self.levels[atom], lo, hi)
-
-    def add(self, x: Index, y: Index) -> Index:
-        if isinstance(x, int) and isinstance(y, int):
-            return x + y
-        if isinstance(x, int):
-            x, y = y, x
-        assert isinstance(x, Ix)
-        if isinstance(y, int):
-            return x if y == 0 else self._make(x.terms, x.const + y)
-        return self.linear([(x, 1), (y, 1)])
-
-    def sub(self, x: Index, y: Index) -> Index:
-        return self.linear([(x, 1), (y, -1)])
-
-    def mul(self, x: Index, c: int) -> Index:
-        if isinstance(x, int):
-            return x * c
-        return x if c == 1 else self._make([(leaf, k * c) for leaf, k in x.terms], x.const * c)
-
-    def linear(self, parts: Iterable[tuple[Index, int]]) -> Index:
-        """sum of index * coefficient, with quotients and remainders of the same sum joined
-        again."""
-        total: dict[_Leaf, int] = {}
-        const = 0
-        remainders = False
-        for x, c in parts:
-            if isinstance(x, int):
-                const += x * c
-                continue
-            const += x.const * c
-            for leaf, k in x.terms:
-                total[leaf] = total.get(leaf, 0) + k * c
-                remainders = remainders or leaf.kind == "mod"
-        if remainders:
-            joined = self._join(total)
-            if joined is not None:
-                return self.linear(
-                    [
-                        *((self._make([(leaf, 1)], 0), k) for leaf, k in total.items()),
-                        joined,
-                        (const, 1),
-                    ]
-                )
-        return self._make(total.items(), const)
-
-    def _join(self, total: dict[_Leaf, int]) -> tuple[Index, int] | None:
-        """Takes k*(e mod n) and k*n*(e div n) out of the sum, for k*e."""
-        for leaf, k in total.items():
-            if leaf.kind != "mod" or not k:
-                continue
-            quotient = self.div(leaf.base, leaf.by)
-            if (
-                isinstance(quotient, Ix)
-                and len(quotient.terms) == 1
-                and not quotient.const
-                and quotient.terms[0][1] == 1
-            ):
-                other = quotient.terms[0][0]
-                if total.get(other) == k * leaf.by:
-                    del total[leaf], total[other]
-                    return leaf.base, k
-            for other in total:
-                whole = other.base if other.kind == "div" and other.by == leaf.by else None
-                if whole is not None and total[other] == k * leaf.by and _rest_of(whole, leaf):
-                    del total[leaf], total[other]
-                    return whole, k
-        return None
-
-    def div(self, x: Index, n: int) -> Index:
-        """Quotient of an index that is >= 0."""
-        if n == 1:
-            return x
-        if isinstance(x, int):
-            return x // n
-        if 0 <= x.lo and x.lo // n == x.hi // n:
-            return x.lo // n
-        outer = [(leaf, c // n) for leaf, c in x.terms if c % n == 0]
-        inner = [(leaf, c) for leaf, c in x.terms if c % n]
-        rest = self._make(inner, x.const % n)
-        low, high = (rest, rest) if isinstance(rest, int) else (rest.lo, rest.hi)
-        if (outer or x.const // n) and low >= 0:
-            return self.linear(
-                [(self._make(outer, x.const // n), 1), (self.div(rest, n) if high >= n else 0, 1)]
-            )
-        if len(x.terms) == 1 and not x.const and x.terms[0][1] == 1 and x.terms[0][0].kind == "div":
-            leaf = x.terms[0][0]
-            return self.div(leaf.base, leaf.by * n)
-        return self._leaf("div", None, x, n, x.level, x.lo // n, x.hi // n)
-
-    def divided(self, x: Index, n: int) -> Any:
-        """x / n, or False if that is no integer; None if it depends on variables which it is."""
-        if isinstance(x, int):
-            return False if x % n else x // n
-        if any(c % n for _, c in x.terms):
-            return None
-        if x.const % n:
-            return False
-        return self._make([(leaf, c // n) for leaf, c in x.terms], x.const // n)
-
-    def mod(self, x: Index, n: int) -> Index:
-        """Remainder of an index that is >= 0."""
-        if n == 1:
-            return 0
-        if isinstance(x, int):
-            return x % n
-        if 0 <= x.lo and x.lo // n == x.hi // n:
-            return self.linear([(x, 1), (-(x.lo // n) * n, 1)])
-        inner = self._make([(leaf, c) for leaf, c in x.terms if c % n], x.const % n)
-        low, high = (inner, inner) if isinstance(inner, int) else (inner.lo, inner.hi)
-        if low >= 0 and high < n:
-            return inner
-        base = inner if low >= 0 and isinstance(inner, Ix) else x
-        if len(base.terms) == 1 and not base.const and base.terms[0][1] == 1:
-            leaf = base.terms[0][0]
-            if leaf.kind == "mod" and leaf.by % n == 0:
-                return self.mod(leaf.base, n)
-            if leaf.kind == "var" and base.hi < n * FEW_TURNS:
-                self.turns.setdefault(leaf, set()).update(range(n, base.hi + 1, n))
-            elif leaf.kind == "var":
-                self.periods[leaf] = math.lcm(self.periods.get(leaf, 1), n)
-        return self._leaf("mod", None, base, n, base.level, 0, min(n - 1, base.hi))
-
-    def unravel(self, x: Index, shape: Sequence[int]) -> tuple[Index, ...]:
-        """Row-major coordinates of a linear index."""
-        out: list[Index] = []
-        rest = x
-        for n in reversed(shape[1:]):
-            out.append(self.mod(rest, n) if n else 0)
-            rest = self.div(rest, n) if n else 0
-        return (rest, *reversed(out)) if shape else ()
-
-    def ravel(self, idx: Sequence[Index], shape: Sequence[int]) -> Index:
-        """Row-major linear index."""
-        stride, parts = 1, []
-        for i, n in zip(reversed(idx), reversed(shape), strict=True):
-            if n != 1:
-                parts.append((i, stride))
-            stride *= n
-        return self.linear(parts)
+        return self.leaf("var", atom, None, 0, self.levels[atom], lo, hi)
 
     def atom(self, x: Index) -> Atom:
         """The i64 value of an index; outer parts of the sum are computed in outer scopes."""
@@ -734,7 +517,7 @@ class Builder:
             found = memo[x] = acc
         return found
 
-    def _leaf_atom(self, leaf: _Leaf) -> Atom:
+    def _leaf_atom(self, leaf: Leaf) -> Atom:
         if leaf.kind == "var":
             return leaf.var  # type: ignore[no-any-return]
         op = "idiv" if leaf.kind == "div" else "irem"
@@ -805,10 +588,6 @@ _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
     "eq": operator.eq,
     "ne": operator.ne,
 }
-
-
-def _leaf_order(term: tuple[_Leaf, int]) -> int:
-    return term[0].number
 
 
 def _fold(op: str, args: Sequence[Atom]) -> Atom | None:

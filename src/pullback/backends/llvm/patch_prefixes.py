@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pullback.backends.llvm.analysis import trip
-from pullback.backends.llvm.emit_loops import is_unit
 from pullback.backends.llvm.emit_scan import scans_in_lanes, split_scan
 from pullback.backends.llvm.patch_code import Refused
 from pullback.backends.llvm.patch_threads import Threads
+from pullback.backends.llvm.strides import is_unit
 from pullback.loops.ir import Atom, Carry, For, Region, Stmt
 from pullback.loops.ops import FLOATS
 
