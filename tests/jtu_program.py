@@ -134,6 +134,8 @@ class ValuesTest(jtu.JaxTestCase):
         x = {"a": [jnp.ones(3), 2.0], "b": None}
         self.assertAllClose(x, {"a": [np.ones(3, np.float32), 2.0], "b": None})
         self.assertArraysEqual(jnp.arange(3), np.arange(3, dtype=np.int32))
+        objects = np.array([1, "a"], object)
+        self.assertArraysEqual(objects, objects.copy(), allow_object_dtype=True)
         for wrong in (np.zeros(3, np.float32), np.ones(3, np.int32), np.ones(4, np.float32)):
             with self.assertRaises(AssertionError):
                 self.assertAllClose(jnp.ones(3), wrong)

@@ -7,6 +7,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg
+import jax.scipy.special
 import numpy as np
 import pytest
 from oracle_compare import refused
@@ -187,6 +189,30 @@ SAID = {
     ),
     "'copy_to_host_async' method is not available on traced": (
         lambda j, n: j.jit(lambda x: x.copy_to_host_async())(1.0)
+    ),
+    r"The tobytes\(\) method was called on traced array": lambda j, n: j.jit(lambda x: x.tobytes())(
+        n.arange(3)
+    ),
+    "JAX only supports number, bool, and string dtypes": lambda j, n: n.array(3, [("a", "<i4")]),
+    r"jitted computation, whose argument path is y\['a'\]\[0\]. Got <class 'int'> with value": (
+        lambda j, n: j.jit(lambda x, y: x)(1, y={"a": [2**40]})
+    ),
+    "whose argument path is z. Got": lambda j, n: j.make_jaxpr(lambda z: z)(-(2**40)),
+    "Python int 1099511627776 too large to convert to int32": lambda j, n: j.lax.add(1, 2**40),
+    "dtype=.*?is not supported, see docstring for supported types": (
+        lambda j, n: j.scipy.special.ndtri(n.arange(3))
+    ),
+    "weights tensor with default in_axis. Must be at least 2D or specify in_axis explicitly": (
+        lambda j, n: j.nn.initializers.he_normal()(j.random.key(0), (5,))
+    ),
+    "jax.numpy.fft.fft requires ndarray or scalar arguments": lambda j, n: n.fft.fft([1.0]),
+    "select must have a value in {'a', 'i', 'v'}": lambda j, n: j.scipy.linalg.eigh_tridiagonal(
+        n.ones(3), n.ones(2), eigvals_only=True, select="x"
+    ),
+    "for select='i', select_range must be specified": (
+        lambda j, n: j.scipy.linalg.eigh_tridiagonal(
+            n.ones(3), n.ones(2), eigvals_only=True, select="i"
+        )
     ),
 }
 

@@ -132,3 +132,17 @@ def test_strict_promotion_refuses_conditions_that_are_numbers() -> None:
         with pytest.raises(pullback.errors.TypePromotionError, match=r"'bool', 'int32'"):
             jnp.select([jnp.arange(3)], [jnp.arange(3.0)], 0)
         assert jnp.select([jnp.arange(3) > 1], [jnp.arange(3.0)], 0).tolist() == [0, 0, 2]
+
+
+def test_initializers_and_lax_argmax_say_which_dtypes_are_not_available() -> None:
+    key, initializers = pullback.random.key(0), pullback.nn.initializers
+    for init in (initializers.zeros, initializers.constant(1.0), initializers.normal()):
+        with pytest.warns(UserWarning, match="dtype float64 requested in"):
+            init(key, (2,), "float64")
+        assert _said(lambda init=init: init(key, (2,))) == {()}  # type: ignore[misc]
+    with pytest.warns(UserWarning, match="int64 requested in argmax is not available"):
+        pullback.lax.argmax(jnp.asarray(X), 0, "int64")
+
+
+def test_rounding_to_more_decimals_than_a_float_has_says_nothing() -> None:
+    assert _said(lambda: jnp.round(jnp.asarray(X), 1000)) == {()}

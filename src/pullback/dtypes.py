@@ -125,9 +125,9 @@ def dtype(x: Any) -> Any:
     held = getattr(x, "dtype", None)
     if held is not None and isinstance(held, (np.dtype, ExtendedDType)):
         return held
-    if x in python_scalar_dtypes:
+    if isinstance(x, type) and x in python_scalar_dtypes:
         return python_scalar_dtypes[x]
-    return np.dtype(x)
+    return np.dtype(x)  # which reads lists, too, as structured dtypes
 
 
 _as_dtype = dtype  # where an argument has the name

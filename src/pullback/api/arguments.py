@@ -328,14 +328,22 @@ def _path_of(x: Any, k: int, leaves: Sequence[Any], fun: Any, args: Any, kwargs:
 def checked_avals(
     fun: Any, leaves: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> list[Any]:
-    """The avals of the leaves of a call; TypeError naming the argument that no array can hold."""
+    """The avals of the leaves of a call; TypeError naming the argument that no array can hold,
+    OverflowError the number that is too large."""
     try:
         return [typeof_now(x) for x in leaves]
-    except TypeError:
+    except (TypeError, OverflowError):
         avals = []
         for k, x in enumerate(leaves):
             try:
                 avals.append(abstractify(x))
+            except OverflowError as e:
+                name = _path_of(x, k, leaves, fun, args, kwargs)
+                raise OverflowError(
+                    "An overflow was encountered while parsing an argument to a jitted "
+                    f"computation, whose argument path is {name}. Got {type(x)} with value {x}."
+                    f"\n{e}"
+                ) from None
             except TypeError as e:
                 if "is not a valid JAX" not in str(e):
                     raise

@@ -488,9 +488,8 @@ def _large_int_aval(x: int, x64: bool) -> ShapedArray:
     if x64 and -(2**63) <= x < 2**63:
         return ShapedArray((), np.dtype("int64"), weak_type=True)
     raise OverflowError(
-        "An overflow was encountered while parsing an argument to a jitted computation: the "
-        f"Python int {x} does not fit in "
-        f"{'int64' if x64 else 'int32'}. Fix: give it a dtype (np.uint32(...)) or enable x64."
+        f"Python int {x} too large to convert to {'int64' if x64 else 'int32'}. Fix: give it a "
+        "dtype (np.uint32(...)) or enable x64."
     )
 
 

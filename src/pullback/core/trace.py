@@ -250,7 +250,7 @@ class Tracer:
 
     def tobytes(self, order: str = "C") -> bytes:
         raise errors.ConcretizationTypeError(
-            self, "The tobytes() method was called on a traced array."
+            self, f"The tobytes() method was called on {errors.describe(self)}."
         )
 
     def item(self, *args: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import dtypes, lax, numpy as jnp, random
 from ..api.placement import lay_out
+from ..primitives.common import requested_dtype
 
 
 @runtime_checkable
@@ -31,16 +32,12 @@ class Initializer(Protocol):
 
 
 def _inexact(dtype: Any) -> Any:
-    d = dtypes.default_float() if dtype is None else dtypes.canonicalize_dtype(dtype)
+    d = dtypes.default_float() if dtype is None else requested_dtype(dtype, "an initializer")
     if not dtypes.is_inexact(d):
         raise ValueError(
             f"initializers make inexact arrays, got dtype {d.name}. Fix: a float or complex dtype."
         )
     return d
-
-
-def _any(dtype: Any) -> Any:
-    return dtypes.default_float() if dtype is None else dtypes.canonicalize_dtype(dtype)
 
 
 def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
@@ -49,7 +46,7 @@ def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> 
     >>> pb.nn.initializers.zeros(None, (2,))
     Array([0., 0.], dtype=float32)
     """
-    return jnp.zeros(shape, _any(dtype), out_sharding=out_sharding)
+    return jnp.zeros(shape, dtype, out_sharding=out_sharding)
 
 
 def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
@@ -60,7 +57,7 @@ def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> A
     >>> nn.initializers.ones(None, (2,))
     Array([1., 1.], dtype=float32)
     """
-    return jnp.ones(shape, _any(dtype), out_sharding=out_sharding)
+    return jnp.ones(shape, dtype, out_sharding=out_sharding)
 
 
 def constant(value: Any, dtype: Any = None) -> Initializer:
@@ -74,7 +71,7 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
         if out_sharding is not None:
             return lay_out(init(key, shape, dtype), "nn.initializers.constant", out_sharding)
-        return jnp.full(shape, value, dtype=_any(dtype))
+        return jnp.full(shape, value, dtype=float if dtype is None else dtype)
 
     return init
 
@@ -148,8 +145,8 @@ def _compute_fans(
     """
     if len(shape) <= 1 and in_axis == -2:
         raise ValueError(
-            f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor. "
-            "Must be at least 2D. Fix: a matrix, or in_axis=, the axis of the inputs."
+            f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor "
+            "with default in_axis. Must be at least 2D or specify in_axis explicitly."
         )
     sizes = []
     for axes in (in_axis, out_axis, batch_axis):

@@ -127,9 +127,9 @@ def _user_dtype(dtype: Any, name: str) -> Any:
         d = dtypes.dtype(dtype)
     except TypeError:
         raise TypeError(
-            f"dtype {dtype!r} is not understood; use a dtype such as jnp.float32 or its name"
+            f"data type {dtype!r} not understood; use a dtype such as jnp.float32 or its name"
         ) from None
-    if isinstance(d, np.dtype) and d.kind in "OSUMm":
+    if isinstance(d, np.dtype) and (d.kind in "OSUMm" or d.type is np.void):
         raise TypeError(
             f"JAX only supports number, bool, and string dtypes, got dtype {dtype} in {name}"
         )

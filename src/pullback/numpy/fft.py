@@ -45,7 +45,7 @@ def _resize(a: Any, sizes: dict[int, int]) -> Any:
 
 
 def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: str | None) -> Any:
-    check_arraylike(f"jnp.fft.{name}", a)
+    check_arraylike(f"jax.numpy.fft.{name}", a)
     a = creation.asarray(a)
     ndim = typeof(a).ndim
     if s is not None:
@@ -250,7 +250,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
     >>> jnp.fft.hfft(jnp.array([1.0, 2.0, 3.0]))
     Array([ 8., -2.,  0., -2.], dtype=float32)
     """
-    check_arraylike("jnp.fft.hfft", a)
+    check_arraylike("jax.numpy.fft.hfft", a)
     _check_one("hfft", axis)
     return _one_axis("irfft", lax.FftType.IRFFT, complex_parts.conj(a), n, axis, _opposite(norm))
 

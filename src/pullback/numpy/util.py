@@ -544,7 +544,8 @@ def literal(like: Any, value: Any) -> Any:
     if isinstance(value, DimExpr):  # its value in the program
         return convert_element_type(value, aval.dtype)
     if not aval.weak_type or aval.shape:
-        return np.asarray(value).astype(aval.dtype)[()]
+        with np.errstate(over="ignore"):  # infinite, as in JAX
+            return np.asarray(value).astype(aval.dtype)[()]
     return to_type(value.item() if isinstance(value, np.generic) else value, aval.dtype, True)
 
 

@@ -12,7 +12,19 @@ from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
 from .builders import add_jaxvals
-from .common import ANY, BOOL, FLOAT, INT, NUMBER, accepts, as_int, check_dtype, int_tuple, zero_of
+from .common import (
+    ANY,
+    BOOL,
+    FLOAT,
+    INT,
+    NUMBER,
+    accepts,
+    as_int,
+    check_dtype,
+    int_tuple,
+    requested_dtype,
+    zero_of,
+)
 from .elementwise import convert_element_type, div, eq, mul
 from .layout import full_of, reduce_sum, reduced_aval, reduction_batch, reshape
 from .shape import concatenate, slice_in_dim, squeeze
@@ -292,7 +304,7 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
     >>> lax.argmax(jnp.array([3., 9., 5.]), 0, 'int32')
     Array(1, dtype=int32)
     """
-    d = dtypes.canonicalize_dtype(index_dtype)
+    d = requested_dtype(index_dtype, "argmax")
     return argmax_p.bind(operand, axes=(as_int(axis, "axis"),), index_dtype=d)
 
 
@@ -306,5 +318,5 @@ def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
     >>> lax.argmin(jnp.array([3., 9., 5.]), 0, 'int32')
     Array(0, dtype=int32)
     """
-    d = dtypes.canonicalize_dtype(index_dtype)
+    d = requested_dtype(index_dtype, "argmin")
     return argmin_p.bind(operand, axes=(as_int(axis, "axis"),), index_dtype=d)

@@ -354,7 +354,7 @@ def eigh_tridiagonal(
     """
     d, e = jnp.asarray(d), jnp.asarray(e)
     if select not in ("a", "i", "v"):
-        raise ValueError("Unknown value for select.")
+        raise ValueError(f"select must have a value in {{'a', 'i', 'v'}}, got {select!r}")
     if select == "v":
         raise NotImplementedError(
             "eigh_tridiagonal: select='v' has a result whose size depends on values. Fix: "
@@ -365,7 +365,9 @@ def eigh_tridiagonal(
     matrix = jnp.diag(d.astype(kind)) + (jnp.diag(e, 1) + jnp.diag(jnp.conj(e), -1) if n > 1 else 0)
     v, w = lax_linalg.eigh(matrix.astype(kind))
     if select == "i":
-        if select_range is None or select_range[0] > select_range[1]:
+        if select_range is None:
+            raise ValueError("for select='i', select_range must be specified: (first, last).")
+        if select_range[0] > select_range[1]:
             raise ValueError("Got invalid select_range: it must be (first, last) positions.")
         first, last = int(select_range[0]), int(select_range[1])
         w, v = w[first : last + 1], v[:, first : last + 1]

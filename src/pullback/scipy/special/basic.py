@@ -311,8 +311,8 @@ def _normal_dtype(name: str, x: Any) -> Any:
     x = lax.convert_element_type(x, dtype)
     if dtype not in (np.dtype("float32"), np.dtype("float64")):
         raise TypeError(
-            f"x.dtype={dtype.name} is not supported by {name}, see docstring for supported types. "
-            "Fix: float32 or float64."
+            f"x.dtype={dtype.name} is not supported, see docstring for supported types. Fix: give "
+            f"{name} float32 or float64."
         )
     return x
 
