@@ -3,17 +3,19 @@ bits of LLVM's code."""
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 from linked_code import run
 
 from pullback.backends.llvm import link, loader
 from pullback.backends.llvm.compiler import emit_module
-from pullback.backends.llvm.driver import scalar_word
+from pullback.backends.llvm.driver import Plan, PlanError, scalar_word
 from pullback.backends.llvm.patched import patched
 from pullback.backends.llvm.stencils import SCALARS, provide_stencils, provided
 from pullback.backends.llvm.target import host_target
-from pullback.backends.llvm.threads import prepare
+from pullback.backends.llvm.threads import Context, prepare
 from pullback.loops.interpret import numpy_dtype
 from pullback.loops.ir import Buf, Carry, Const, For, Kernel, Let, Load, Store, Update, Var
 from pullback.loops.ops import BITS, FLOATS, OPS, type_error
@@ -353,3 +355,30 @@ def test_two_prefixes_side_by_side():
     kernel = Kernel("k", (x, y, out), (), (), (loop,))
     assert "shift" in asked_for(kernel)
     same_bits(kernel, list(numbers))
+
+
+@pytest.mark.parametrize("kind", ["seq", "reduce"])
+def test_long_loops_stop_when_they_are_asked_to(kind):
+    """They look at the context's cancel word, as all other code does."""
+    size, buf, out = Var("n", "i64"), Buf("x", "f32", (9001,), "in"), Buf("out", "f32", (1,), "out")
+    i, v, c, o, y = (Var(n, t) for n, t in zip("ivcoy", ("i64", *["f32"] * 4), strict=True))
+    body = [Load(v, buf, (i,))]
+    if kind == "seq":
+        body.append(Let(y, "mul", (c, v)))
+    loop = For(
+        i, ZERO, size, ONE, kind, (Carry(o, c, Const(1.0, "f32")),), tuple(body),
+        (y if kind == "seq" else v,), None if kind == "seq" else ("add",),
+    )  # fmt: skip
+    kernel = Kernel("k", (buf, out), (size,), (), (loop, Store(out, (ZERO,), o)))
+    for image in (patched(kernel, host_target(), STENCILS), compiled(kernel)):
+        code = loader.load_image(image)
+        plan, context = Plan(2), Context()
+        plan.kernel(code.symbols["pb_kernel"], range(2), [9001], ())
+        plan.ret()
+        plan.finish()
+        arrays = np.ones(9001, np.float32), np.zeros(1, np.float32)
+        context.reset()
+        context.cancel()
+        with pytest.raises(PlanError, match="cancelled"):
+            plan.run((ctypes.c_int64 * plan.slot_words)(*[a.ctypes.data for a in arrays]), context)
+        assert arrays[1][0] == 0

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pullback.backends.llvm.analysis import data_bytes, has, trip, widenable
+from pullback.backends.llvm.emit_loops import UNPOLLED
 from pullback.backends.llvm.emit_reduce import (
     ACCUMULATORS,
     BLOCK,
@@ -38,6 +39,7 @@ from pullback.backends.llvm.patch_code import (
     LOAD,
     NOT_GREATER,
     NOT_LESS,
+    NOT_ZERO,
     STORE,
     SUB,
     Refused,
@@ -46,6 +48,7 @@ from pullback.backends.llvm.patch_code import (
 from pullback.backends.llvm.patch_prefixes import Prefixes
 from pullback.backends.llvm.stencils import Stencils, slot_bytes
 from pullback.backends.llvm.strides import is_unit
+from pullback.backends.llvm.table import CANCEL
 from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (
     Alloc,
@@ -85,6 +88,8 @@ def patched(
 # Iterations of loops that run one by one though all long ones were to run in lanes: edges of rows,
 # for instance; and of loops with nothing around them.
 SHORT, LONG = 4, 64
+# rax = context, then the address of its cancel word; is that zero?
+CANCELLED = b"\x48\x8b\x07\x48\x8b\x40" + bytes([CANCEL]) + b"\x83\x38\x00"
 
 
 def _top(stmts: Sequence[Stmt]) -> Iterator[For]:
@@ -198,6 +203,11 @@ class _Loops(Prefixes):
         yield
         self.in_lanes = before
 
+    def poll(self) -> None:
+        """Leaves when the context's cancel word is set."""
+        self.code += CANCELLED
+        self.jump(NOT_ZERO, self.exit(1, None))
+
     def index_of(self, s: For) -> int:
         """The place of a loop's index."""
         if s.index.dtype != "i64":
@@ -242,8 +252,12 @@ class _Loops(Prefixes):
             self.needs_lanes(s)
         inits = [self.value(c.init) for c in s.carry]
         places = self.begin_carries(s.carry, inits)
+        count = trip(s.lo, s.hi, s.step)
+        may_be_long = self.n == 1 and not self.in_lanes and (count is None or count > UNPOLLED)
 
         def body() -> None:
+            if may_be_long:
+                self.poll()
             self.block(s.body)
             self.carry_on(s.carry, places, [self.value(y) for y in s.yields])
 
@@ -287,6 +301,8 @@ class _Loops(Prefixes):
         zeros = outer
 
         def block() -> None:
+            if self.n == 1:
+                self.poll()
             for t, at, zero in zip(types, places, zeros, strict=True):
                 self.copy(zero, at, self.size(t))
             last = self.least(first, stride, hi)
@@ -447,6 +463,7 @@ class _Loops(Prefixes):
             self.copy(init, at)
 
         def block() -> None:
+            self.poll()
             last = self.least(first, BLOCK, hi)
             parts = self.reduce_block(s, first, last)
             self.carry_on(s.carry, totals, self.combine(s.combine, types, totals, parts))
