@@ -46,7 +46,7 @@ from pullback.backends.llvm.patch_code import (
     word,
 )  # fmt: skip
 from pullback.backends.llvm.patch_prefixes import Prefixes
-from pullback.backends.llvm.stencils import Stencils, slot_bytes
+from pullback.backends.llvm.stencils import NARROW, Stencils, slot_bytes
 from pullback.backends.llvm.strides import is_unit
 from pullback.backends.llvm.table import CANCEL
 from pullback.backends.llvm.target import Target
@@ -452,6 +452,8 @@ class _Loops(Prefixes):
         """Blocks, accumulators and lanes of the contract."""
         assert isinstance(s.combine, tuple)
         types = [c.var.dtype for c in s.carry]
+        if any(t in NARROW for t in types):
+            raise Refused
         inits, lo, hi = [self.at(c.init) for c in s.carry], self.at(s.lo), self.at(s.hi)
         n = trip(s.lo, s.hi, s.step)
         if n is not None and n <= BLOCK:
