@@ -56,9 +56,7 @@ from pullback.loops.ir import (
 )
 from pullback.loops.ops import storage_bytes
 
-__all__ = ["UNPOLLED", "Loops", "lane_count", "maskable", "tail_mask", "updates_shared"]
-
-UNPOLLED = 1024  # iterations that need not look whether they are to stop
+__all__ = ["Loops", "lane_count", "maskable", "tail_mask", "updates_shared"]
 
 
 def check_mask(s: While) -> int:
@@ -98,7 +96,7 @@ class Loops:
         """Binds the index and polls where a loop may run long."""
         e.env[s.index] = e.b.cast("trunc", i, register_type(s.index.dtype))
         n = trip(s.lo, s.hi, s.step)
-        if e.lanes == 1 and (n is None or n > UNPOLLED):
+        if e.lanes == 1 and (n is None or n > 1024):
             e.poll()
 
     def yielded(self, e: Emitter, yields: Sequence[object]) -> list[Val]:
