@@ -1,7 +1,8 @@
 """What every test shares: the oracle's settings, a private kernel cache, the fuzzer's options.
 
 `PULLBACK_SEEDS_ORACLE=jax` runs the seeds' examples on real JAX instead of on Pullback: that is how
-their expected values were checked.
+their expected values were checked. `PULLBACK_TESTS_BESIDE="numba torch"` has these libraries at
+work in the process of the tests (beside.py).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import zlib
 from collections.abc import Iterator
 from types import ModuleType
 
+import beside
 import hypothesis
 import numpy as np
 import oracle_flags
@@ -90,6 +92,16 @@ def _draws_of_its_own(request: pytest.FixtureRequest) -> None:
         if isinstance(value, np.random.Generator):
             seed = zlib.crc32(request.node.nodeid.encode())
             value.bit_generator.state = type(value.bit_generator)(seed).state
+
+
+_beside = beside.users()
+
+
+@pytest.fixture(scope="module", autouse=_beside != [])
+def _others_work() -> None:
+    """What else is in the process has just been at work, on threads of its own."""
+    for use in _beside:
+        use()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -91,3 +92,9 @@ def test_short_compilations_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys, "stderr", Terminal())
     compiled(6)
     assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
+
+
+def test_another_thread_may_be_importing_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its module is there then, and not yet what is in it."""
+    monkeypatch.setitem(sys.modules, "logging", ModuleType("logging"))
+    assert float(pb.jit(lambda x: jnp.cos(x) * 0.4711)(0.0)) == np.float32(0.4711)

@@ -109,13 +109,15 @@ def _tell(stage: str, name: str, seconds: float) -> None:
 def _heard(name: str) -> bool:
     """Whether a line for those who debug may have readers: nobody has imported `logging`, or asked
     for a logger of that name or above it and told the root to be so talkative, in most processes.
-    (A logger is not made to be asked: that takes as long as a small pass of the compiler.)"""
-    logging = sys.modules.get("logging")
-    if logging is None:
+    (A logger is not made to be asked: that takes as long as a small pass of the compiler.) Another
+    thread may be importing it."""
+    root = getattr(sys.modules.get("logging"), "root", None)
+    manager = getattr(root, "manager", None)
+    if root is None or manager is None:
         return False
-    known, parts = logging.root.manager.loggerDict, name.split(".")
+    known, parts = manager.loggerDict, name.split(".")
     named = any(".".join(parts[: k + 1]) in known for k in range(len(parts)))
-    return named or bool(logging.root.level <= logging.DEBUG)
+    return named or bool(root.level <= logging.DEBUG)
 
 
 def _say(what_is: str, what: Callable[[], str], seconds: float | None = None) -> None:

@@ -32,6 +32,7 @@ from .linalg_systems import (
     cholesky_p as cholesky_p,
     cholesky_update as cholesky_update,
     cholesky_update_p as cholesky_update_p,
+    library_cholesky_p as library_cholesky_p,
     lu as lu,
     lu_p as lu_p,
     lu_pivots_to_permutation as lu_pivots_to_permutation,

@@ -261,6 +261,17 @@ cholesky_p: Primitive = Primitive(
 )
 
 
+# As LAPACK rounds it, whatever the size. Only the lowering of programs on keys makes it.
+library_cholesky_p: Primitive = Primitive(
+    "library_cholesky",
+    abstract_eval=_cholesky_aval,
+    jvp=_cholesky_jvp,
+    transpose=No.NOT_LINEAR,
+    batch=stack_batch(lambda: library_cholesky_p),
+    register=False,
+)
+
+
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
     """The lower triangular L with x = L L^H, for Hermitian positive definite matrices; NaN where a
     matrix is not.

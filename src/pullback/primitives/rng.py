@@ -301,8 +301,11 @@ library_pow_p: Primitive = Primitive(
 )
 
 
-def compiled_as_jaxs(plain: Primitive, physical: Callable[..., Any]) -> Primitive:
-    """What programs show as `plain`, rounded as JAX's compiler does it: by the rule `physical`."""
+def compiled_as_jaxs(
+    plain: Primitive, physical: Callable[..., Any], batch: Callable[..., Any] | None = None
+) -> Primitive:
+    """What programs show as `plain`, rounded as JAX's compiler does it: by the rule `physical`.
+    `batch` makes the rule for batches, where that is neither a reduction's nor elementwise."""
 
     def jvp(primals: Any, tangents: Any, **params: Any) -> Any:
         return made.bind(*primals, **params), plain.rule("jvp")(primals, tangents, **params)[1]
@@ -312,7 +315,8 @@ def compiled_as_jaxs(plain: Primitive, physical: Callable[..., Any]) -> Primitiv
         abstract_eval=lambda *avals, **params: plain.rule("abstract_eval")(*avals, **params),
         jvp=jvp,
         transpose=lambda ct, *args, **params: plain.rule("transpose")(ct, *args, **params),
-        batch=_batched_as(plain, lambda: made),
+        batch=batch(lambda: made) if batch is not None else _batched_as(plain, lambda: made),
+        multiple_results=plain.multiple_results,
         register=False,
     )
     physical_rules[made] = physical

@@ -5,16 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..api.jit import jit
 from ..api.placement import lay_out
 from ..core.avals import typeof
 from ..numpy import linalg as np_linalg
 from ..numpy.einsums import einsum
 from ..numpy.products import diagonal
 from ..numpy.util import promote_dtypes_inexact
+from ..primitives import rng
 from ..primitives.common import as_int, canonical_shape
 from ..primitives.elementwise import add, mul, sign
 from ..primitives.layout import broadcast_in_dim, broadcast_shapes, transpose
+from ..primitives.linalg_factor import geqrf_p, householder_product_p, qr_p
+from ..primitives.linalg_systems import (
+    cholesky_p,
+    library_cholesky_p,
+    stack_batch,
+    symmetrized,
+    triangle,
+)
 from ..primitives.maths import sqrt
+from ..primitives.shape import slice_in_dim
 from .base import consume, float_dtype, promoted, static_jit
 from .continuous import _normal, _normal_dtype
 from .elementary import product
@@ -82,10 +93,25 @@ def multivariate_normal(
     return _multivariate_normal(typed, mean, cov, shape=batch, dtype=d, method=method)
 
 
+def _cholesky_by_library(avals: Any, x: Any) -> Any:
+    if typeof(x).dtype.itemsize < 4:  # LAPACK has no half precision
+        return cholesky_p.bind(x)
+    return library_cholesky_p.bind(x)
+
+
+_library_cholesky_p = rng.compiled_as_jaxs(cholesky_p, _cholesky_by_library, stack_batch)
+
+
+@jit
+def cholesky(a: Any) -> Any:
+    """Rounded as LAPACK's whatever the size, as JAX's is."""
+    return triangle(_library_cholesky_p.bind(symmetrized("cholesky", a)))
+
+
 @static_jit("shape", "dtype", "method")
 def _multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any, dtype: Any, method: str) -> Any:
     if method == "cholesky":
-        factor = np_linalg.cholesky(cov)
+        factor = cholesky(cov)
     elif method == "svd":
         vectors, values, _ = np_linalg.svd(cov)
         factor = mul(vectors, sqrt(_middle(values)))
@@ -139,10 +165,29 @@ def orthogonal(
     return _orthogonal(typed, n=n, m=m, shape=canonical_shape(shape), dtype=d)
 
 
+def _qr_by_library(avals: Any, x: Any, **params: Any) -> Any:
+    if typeof(x).dtype.itemsize < 4:  # LAPACK has no half precision
+        return qr_p.bind(x, **params)
+    packed, taus = geqrf_p.bind(x)
+    rows = slice_in_dim(packed, 0, typeof(x).shape[-1], axis=-2)
+    return householder_product_p.bind(packed, taus), rows
+
+
+# The reduced factors of matrices with no more columns than rows. Of R what is read is there, its
+# diagonal; below it there is something else.
+_library_qr_p = rng.compiled_as_jaxs(qr_p, _qr_by_library, stack_batch)
+
+
+@jit
+def qr(a: Any) -> Any:
+    """Rounded as LAPACK's whatever the size, as JAX's are."""
+    return _library_qr_p.bind(a, pivoting=False, full_matrices=False, use_magma=None)
+
+
 @static_jit("n", "m", "shape", "dtype")
 def _orthogonal(key: Any, n: int, m: int, shape: Any, dtype: Any) -> Any:
     size = (*shape, n, m) if n > m else (*shape, m, n)
-    q, r = np_linalg.qr(_normal(key, shape=size, dtype=dtype))
+    q, r = qr(_normal(key, shape=size, dtype=dtype))
     signs = sign(diagonal(r, 0, -2, -1))
     out = mul(q, _middle(signs))
     lead = len(shape)

@@ -250,9 +250,8 @@ class NativeExecutable:
         compilation = Compilation()
 
         def ready(kernel: Kernel, cost: pipeline.Cost, alone: bool = False) -> None:
-            what = bool(needs_of(kernel)), statements(kernel), cost.runs
-            haste = tier.haste(cost.work, cost.seconds, cost.own, *what)
-            compilation.add(kernel, haste, alone, cost.dims)
+            what = bool(needs_of(kernel)), statements(kernel)
+            compilation.add(kernel, tier.haste(cost.work, cost.seconds, cost.own, *what), alone)
             progress.tell(f"{len(compilation.orders)} kernels so far")
 
         def foresee(kind: str, work: float) -> None:

@@ -56,7 +56,9 @@ from pullback.loops.ir import (
 )
 from pullback.loops.ops import storage_bytes
 
-__all__ = ["Loops", "lane_count", "maskable", "tail_mask", "updates_shared"]
+__all__ = ["UNPOLLED", "Loops", "lane_count", "maskable", "tail_mask", "updates_shared"]
+
+UNPOLLED = 1024  # iterations that need not look whether they are to stop
 
 
 def check_mask(s: While) -> int:
@@ -96,7 +98,7 @@ class Loops:
         """Binds the index and polls where a loop may run long."""
         e.env[s.index] = e.b.cast("trunc", i, register_type(s.index.dtype))
         n = trip(s.lo, s.hi, s.step)
-        if e.lanes == 1 and (n is None or n > 1024):
+        if e.lanes == 1 and (n is None or n > UNPOLLED):
             e.poll()
 
     def yielded(self, e: Emitter, yields: Sequence[object]) -> list[Val]:

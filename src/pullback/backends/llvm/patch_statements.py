@@ -30,8 +30,7 @@ from pullback.backends.llvm.patch_code import (
     word,
 )  # fmt: skip
 from pullback.backends.llvm.patch_library import library_call
-from pullback.backends.llvm.patch_trips import Trips
-from pullback.backends.llvm.stencils import SCALARS, Key, Stencils, slot_bytes
+from pullback.backends.llvm.stencils import NARROW, SCALARS, Key, Stencils, slot_bytes
 from pullback.backends.llvm.table import ERROR_CODE, ERROR_EQUATION, TABLE, function_offset
 from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (
@@ -57,23 +56,22 @@ from pullback.loops.tiles import is_tile, panel_width
 
 __all__ = ["FAILED", "Statements"]
 
-TAKEN = 0.6  # how often a branch is, roughly
 FAILED = -1  # the code of a way out: what the context has
 
-HELD = frozenset(SCALARS)  # the dtypes of values that have stencils
-_fmt = {"f32": "<f", "f64": "<d"}
+HELD = frozenset((*SCALARS, *NARROW))  # the dtypes of values that have stencils
+# What gives narrow floats without rounding, or none at all; the other operators round.
+_EXACT = frozenset(
+    "neg abs copysign sign max min clamp select round lt le gt ge eq ne is_finite lt_total "
+    "le_total eq_total".split()
+)
 
 
 class Statements(Code):
     """The function of a kernel, without its loops."""
 
-    def __init__(
-        self, kernel: Kernel, target: Target, stencils: Stencils, dims: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, kernel: Kernel, target: Target, stencils: Stencils) -> None:
         super().__init__(stencils, target.vector_bytes)
         self.kernel, self.target = kernel, target
-        self.trips = Trips(kernel, dims)
-        self.sharing = 1  # threads that share what is `shared`
         self.where: dict[Var, int] = {}
         self.consts: dict[tuple[str, bytes], int] = {}
         self.buffers: dict[Buf, int] = {}
@@ -108,7 +106,7 @@ class Statements(Code):
             for k, x in enumerate(names):
                 at = self.slot()
                 if type(x) is Var:
-                    if x.dtype not in HELD:
+                    if x.dtype not in HELD or x.dtype in NARROW:
                         raise Refused
                     self.where[x] = at
                 else:
@@ -179,7 +177,7 @@ class Statements(Code):
         if dtype not in HELD:
             raise Refused
         if dtype in FLOATS:
-            raw = struct.pack(_fmt[dtype], round_to(float(value), dtype))
+            raw = struct.pack("<d" if dtype == "f64" else "<f", round_to(float(value), dtype))
         else:
             raw = struct.pack("<Q", int(value) & 0xFFFFFFFFFFFFFFFF)
         at = self.consts.get((dtype, raw))
@@ -244,7 +242,7 @@ class Statements(Code):
 
     def spread_out(self, place: int, dtype: str, outside: bool) -> int:
         """A number in all lanes: before the loop, if it is known there."""
-        key = ("splat", dtype, self.n)
+        key = ("splat", _held(dtype), self.n)
         if not outside:
             at = self.slot(self.size(dtype))
             self.stencil(key, place, at)
@@ -293,13 +291,6 @@ class Statements(Code):
         yield
         self.offsets = offsets
 
-    @contextmanager
-    def repeated(self, times: float) -> Iterator[None]:
-        """Code that runs so often as often as what is around it."""
-        before, self.times = self.times, self.times * times
-        yield
-        self.times = before
-
     def let(self, s: Let) -> None:
         if self.n > 1 and not all(map(self.is_uniform, s.args)):
             self.let_in_lanes(s)
@@ -307,16 +298,17 @@ class Statements(Code):
         op, args = s.op, s.args
         dtype = args[-1].dtype
         if op in ("convert", "bitcast"):
-            if dtype == s.out.dtype:
+            source = dtype if op == "bitcast" else _held(dtype)
+            if source == s.out.dtype:
                 self.copy(self.at(args[0]), self.new(s.out))
                 return
-            self.stencil((op, dtype, 1, s.out.dtype), self.at(args[0]), self.new(s.out))
+            self.stencil((op, source, 1, s.out.dtype), self.at(args[0]), self.new(s.out))
             return
         places = [self.at(a) for a in args]
         if op == "integer_pow":
             self.power(s, places[0], 1)
             return
-        self.stencil(_key(s, dtype, 1), *places, self.new(s.out))
+        self.operate(_key(s, dtype, 1), *places, self.new(s.out))
 
     def let_in_lanes(self, s: Let) -> None:
         op, args, n = s.op, s.args, self.n
@@ -331,6 +323,7 @@ class Statements(Code):
                 return
         if op in ("convert", "bitcast"):
             source = self.lanes(args[0])
+            dtype = dtype if op == "bitcast" else _held(dtype)
             if dtype == s.out.dtype:
                 self.copy(source, self.new_wide(s.out), self.size(dtype))
                 return
@@ -340,7 +333,21 @@ class Statements(Code):
         if op == "integer_pow":
             self.power(s, places[0], n)
             return
-        self.stencil(_key(s, dtype, n), *places, self.new_wide(s.out))
+        self.operate(_key(s, dtype, n), *places, self.new_wide(s.out))
+
+    def operate(self, key: Key, *places: int) -> None:
+        """The code of an operator; of narrow floats that of f32, and what rounds its result."""
+        op, dtype, n, *more = key
+        if dtype not in NARROW:
+            self.stencil(key, *places)
+        elif op == "nextafter":
+            raise Refused
+        elif op in _EXACT:
+            self.stencil((op, "f32", n, *more), *places)
+        else:
+            exact = self.slot(self.size("f32"))
+            self.stencil((op, "f32", n, *more), *places[:-1], exact)
+            self.stencil(("convert", "f32", n, dtype), exact, places[-1])
 
     def let_steps(self, s: Let) -> bool:
         """An index that grows from lane to lane by a known number, or not at all."""
@@ -381,7 +388,7 @@ class Statements(Code):
     def power(self, s: Let, x: int, n: int) -> None:
         """By repeated squaring, as arith.py does it."""
         dtype, y = s.out.dtype, int(dict(s.attrs)["y"])
-        if dtype not in ("f32", "f64") and y < 0:
+        if dtype in NARROW or (dtype not in ("f32", "f64") and y < 0):
             raise Refused
         width = self.size(dtype)
         out = self.new(s.out) if n == 1 else self.new_wide(s.out)
@@ -499,7 +506,7 @@ class Statements(Code):
             self.stencil(("load", dtype, 1, True), base, place, self.at(s.mask), value, old)
         if isinstance(s.combine, str):
             new = self.slot()
-            self.stencil((s.combine, dtype, 1), old, value, new)
+            self.operate((s.combine, dtype, 1), old, value, new)
         else:
             (new,) = self.combine(s.combine, [dtype], [old], [value])
         self.store_one(dtype, base, place, new, s.mask)
@@ -518,7 +525,7 @@ class Statements(Code):
         out = []
         for op, dtype, x, y in zip(how, dtypes, old, new, strict=True):
             at = self.slot(self.size(dtype))
-            self.stencil((op, dtype, self.n), x, y, at)
+            self.operate((op, dtype, self.n), x, y, at)
             out.append(at)
         return out
 
@@ -532,14 +539,14 @@ class Statements(Code):
         self.on(b"\x80\xbf", self.at(s.pred))
         self.code += b"\0"
         self.jump(ZERO, other)
-        with self.nested(), self.repeated(TAKEN):
+        with self.nested():
             self.block(s.then)
             for at, y in zip(outs, s.then_yields, strict=True):
                 self.copy(self.at(y), at)
         if s.orelse or s.outs:
             self.jump(JUMP, done)
         self.mark(other)
-        with self.nested(), self.repeated(TAKEN):
+        with self.nested():
             self.block(s.orelse)
             for at, y in zip(outs, s.else_yields, strict=True):
                 self.copy(self.at(y), at)
@@ -665,6 +672,11 @@ class Statements(Code):
         self.on(b"\xff\x90", function_offset(name))
         self.code += b"\x48\x81\xc4" + word(room)
         self.code += FRAME_AGAIN
+
+
+def _held(dtype: str) -> str:
+    """The type that values of a dtype have in the frame."""
+    return "f32" if dtype in NARROW else dtype
 
 
 def _key(s: Let, dtype: str, n: int) -> Key:

@@ -21,7 +21,7 @@ from pullback.backends.llvm.access import Lin, load, store
 from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.cache import disk_cache, kernel_key
 from pullback.backends.llvm.called import call_of, mark
-from pullback.backends.llvm.convert import memory_type, register_type
+from pullback.backends.llvm.convert import from_memory, memory_type, register_type, to_memory
 from pullback.backends.llvm.literals import BITS as TYPE_BITS
 from pullback.backends.llvm.loader import SECTION, SYMBOL, Image, LinkError
 from pullback.backends.llvm.shuffles import shuffled
@@ -30,7 +30,17 @@ from pullback.backends.llvm.target import Target
 from pullback.loops.ops import BITS, OPS
 from pullback.switches import switched_off
 
-__all__ = ["HOLES", "Key", "Stencil", "Stencils", "provide_stencils", "provided", "slot_bytes"]
+__all__ = [
+    "HOLES",
+    "NARROW",
+    "SCALARS",
+    "Key",
+    "Stencil",
+    "Stencils",
+    "provide_stencils",
+    "provided",
+    "slot_bytes",
+]
 
 # Operator, the operands' dtype, the result's, lanes; then what else tells stencils apart.
 Key = tuple[Any, ...]
@@ -44,6 +54,7 @@ LEVELS = ("avx2", "avx512")
 # once for several instructions.
 CODEGEN = 0
 SCALARS = ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64")
+NARROW = ("f16", "bf16")  # floats that are computed with as f32, and rounded
 # In lanes of four bytes; what tells places is two registers then.
 _OF_FOUR = ("f32", "i32", "u32", "bool", "i64", "u64")
 _OF_EIGHT = ("f64", "i64", "u64", "f32", "i32", "u32", "bool")  # and of eight
@@ -196,6 +207,7 @@ def _all(target: Target, declarations: dict[str, str]) -> Iterator[tuple[Key, _W
         if _write_operator(w, op, dtype, n, attrs):
             yield (op, dtype, n, *(v for _, v in attrs)), w
     yield from _updates(writer)
+    yield from _narrow(target, writer)
     for size, dtypes in ((1, SCALARS), (4, _OF_FOUR), (8, _OF_EIGHT)):
         n = _lanes(target, size)
         for dtype in dtypes:
@@ -221,36 +233,7 @@ def _of_type(
     pred, x, y = w.read("bool", n), w.read(dtype, n), w.read(dtype, n)
     w.write(w.b.select(pred, x, y), dtype, n)
     yield ("select", dtype, n), w
-    for masked in (False, True):
-        if masked and n > 1 and not target.can_mask(max(1, BITS[dtype] // 8)):
-            continue
-        w = writer()
-        at, mask = _address(w, n, masked)
-        if masked and n == 1:
-            size = max(1, BITS[dtype] // 8)
-            assert mask is not None
-            pointer = w.b.select(mask, w.b.gep(*at, size), w.place())
-            raw = w.b.load(memory_type(dtype), pointer)
-            value = raw.ne(0) if dtype == "bool" else raw
-        else:
-            other = w.read(dtype, n) if masked else None
-            base, offset = at
-            lanes = Lin(offset, w.b.lit(1, "i64"), n, 1) if n > 1 else offset
-            value = load(w.b, dtype, base, lanes, mask, other)
-        w.write(value, dtype, n)
-        yield ("load", dtype, n, masked), w
-        w = writer()
-        (base, offset), mask = _address(w, n, masked)
-        value = w.read(dtype, n)
-        if masked and n == 1:
-            size = max(1, BITS[dtype] // 8)
-            assert mask is not None
-            pointer = w.b.select(mask, w.b.gep(base, offset, size), w.place())
-            w.b.store(w.b.cast("zext", value, "i8") if dtype == "bool" else value, pointer)
-        else:
-            lanes = Lin(offset, w.b.lit(1, "i64"), n, 1) if n > 1 else offset
-            store(w.b, dtype, base, lanes, value, mask)
-        yield ("store", dtype, n, masked), w
+    yield from _memory(target, dtype, n, writer)
     if n > 1:
         w = writer()
         w.write(w.b.splat(w.read(dtype), n), dtype, n)
@@ -268,6 +251,54 @@ def _of_type(
         base = w.b.cast("trunc", w.read("i64"), register_type(dtype))
         w.write(w.b.lanes_of(register_type(dtype), n) + base, dtype, n)
         yield ("count", dtype, n), w
+
+
+def _memory(
+    target: Target, dtype: str, n: int, writer: Callable[[], _Writer]
+) -> Iterator[tuple[Key, _Writer]]:
+    """Loads and stores, with and without a mask."""
+    for masked in (False, True):
+        if masked and n > 1 and not target.can_mask(max(1, BITS[dtype] // 8)):
+            continue
+        w = writer()
+        at, mask = _address(w, n, masked)
+        if masked and n == 1:
+            size = max(1, BITS[dtype] // 8)
+            assert mask is not None
+            pointer = w.b.select(mask, w.b.gep(*at, size), w.place())
+            value = from_memory(w.b, dtype, w.b.load(memory_type(dtype), pointer))
+        else:
+            other = w.read(dtype, n) if masked else None
+            base, offset = at
+            lanes = Lin(offset, w.b.lit(1, "i64"), n, 1) if n > 1 else offset
+            value = load(w.b, dtype, base, lanes, mask, other)
+        w.write(value, dtype, n)
+        yield ("load", dtype, n, masked), w
+        w = writer()
+        (base, offset), mask = _address(w, n, masked)
+        value = w.read(dtype, n)
+        if masked and n == 1:
+            size = max(1, BITS[dtype] // 8)
+            assert mask is not None
+            pointer = w.b.select(mask, w.b.gep(base, offset, size), w.place())
+            w.b.store(to_memory(w.b, dtype, value), pointer)
+        else:
+            lanes = Lin(offset, w.b.lit(1, "i64"), n, 1) if n > 1 else offset
+            store(w.b, dtype, base, lanes, value, mask)
+        yield ("store", dtype, n, masked), w
+
+
+def _narrow(target: Target, writer: Callable[[], _Writer]) -> Iterator[tuple[Key, _Writer]]:
+    """Of narrow floats, which are f32 numbers in the frame, loads, stores, and what rounds to
+    them: the rest is that of f32."""
+    for n, sources in ((1, SCALARS), (_lanes(target, 4), ("f32", "i32", "u32", "bool"))):
+        for dtype in NARROW:
+            yield from _memory(target, dtype, n, writer)
+            for source in sources:
+                w = writer()
+                value = arith.emit_op(w.b, "convert", dtype, source, [w.read(source, n)])
+                w.write(value, dtype, n)
+                yield ("convert", source, n, dtype), w
 
 
 def _scattered(

@@ -56,7 +56,7 @@ def _finite(x: Any) -> bool:
 
 
 # --- cholesky, triangular_solve, lu ---
-@rule(p.cholesky_p)
+@rule(p.cholesky_p, p.library_cholesky_p)
 def cholesky(x: Any) -> Any:
     x = widened(x)
     potrf = _routine("potrf", x)

@@ -146,6 +146,22 @@ def _cholesky(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> 
     return _stack_op(g, "cholesky", ins, outs, batch, n**3 / 3, one)[0]
 
 
+@rule("library_cholesky")
+def _library_cholesky(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    """Of the lower triangle by columns: of the upper one LAPACK's last bits are others."""
+    if not _fits(ins):
+        return NotImplemented
+    (x,) = ins
+    *batch, n, _ = x.shape
+
+    def one(b: Builder, op: Opaque, where: Where) -> None:
+        a = columns_in(b, x, where, n, n)
+        info = run(b, routine(x.dtype, "potrf"), "csps", ["L", n, a, n])
+        rows_out(b, op.outs[0], where, a.entries(b), _failed(b, info))
+
+    return _stack_op(g, "cholesky", ins, outs, batch, n**3 / 3, one)[0]
+
+
 @rule("triangular_solve")
 def _triangular_solve(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     if not _fits(ins):

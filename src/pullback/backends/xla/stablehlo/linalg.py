@@ -181,6 +181,7 @@ def _as_list(out: Any) -> list[Any]:
 
 
 # --- factorisations ---
+@rule("library_cholesky")
 @rule("cholesky")
 def _cholesky(ctx: LoweringRuleContext, x: Any) -> list[Any]:
     (aval,) = ctx.avals_in

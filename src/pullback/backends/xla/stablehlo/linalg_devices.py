@@ -46,7 +46,7 @@ _EIGH_KINDS = {None: 0, factor.EighImplementation.QR: 1, factor.EighImplementati
 
 
 # --- what StableHLO has ---
-@everywhere("cholesky")
+@everywhere("cholesky", "library_cholesky")
 def _cholesky(ctx: LoweringRuleContext, x: Any) -> list[Any]:
     out = hlo.cholesky(x, lower=flag(True))
     return composed(ctx, lambda a: triangle(a), [out], ctx.avals_in)
