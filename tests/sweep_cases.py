@@ -105,6 +105,9 @@ MODULES = [
     *(f"scipy.{m}" for m in ("cluster.vq", "fft", "integrate", "interpolate", "linalg", "ndimage")),
     *(f"scipy.{m}" for m in ("optimize", "signal", "sparse.linalg", "spatial.transform")),
     *(f"scipy.{m}" for m in ("special", "stats")),
+    *("random", "tree", "tree_util", "dtypes", "flatten_util"),
+    *(f"experimental.{m}" for m in ("jet", "ode", "sparse", "sparse.linalg")),
+    *("example_libraries.optimizers", "example_libraries.stax"),
 ]
 
 
@@ -127,10 +130,12 @@ def environment(root: str) -> dict[str, Any]:
         "spd": lambda x: x @ jnp.conj(jnp.swapaxes(x, -1, -2)) + 3 * jnp.eye(x.shape[-1]),
         "herm": lambda x: x + jnp.conj(jnp.swapaxes(x, -1, -2)),
         "T": lambda x: jnp.swapaxes(x, -1, -2),
+        "holes": lambda x: jnp.where(jnp.asarray(array("b1", *jnp.shape(x), s=9)), x, 0),
         "host": lambda x: np.asarray(x),
         "weak": lambda v: jnp.asarray(v),
         "jnp": jnp,
         "np": np,
+        "dataclasses": dataclasses,
         "jax": lib,
         "nn": lib.nn,
         "init": lib.nn.initializers,
@@ -138,6 +143,10 @@ def environment(root: str) -> dict[str, Any]:
         "ops": lib.ops,
         "lax": lib.lax,
         "sp": lib.scipy,
+        **{name: getattr(lib.experimental, name) for name in ("jet", "ode", "sparse")},
+        **{name: getattr(lib.example_libraries, name) for name in ("optimizers", "stax")},
+        "flatten_util": lib.flatten_util,
+        "dtypes": lib.dtypes,
         "key": lib.random.key(0),
     }
 
@@ -182,7 +191,8 @@ class Draw:
         self.arrays = 0
 
     def expression(self, text: str) -> str:
-        return TOKEN.sub(self._token, self._alternatives(text))
+        text = TOKEN.sub(self._token, self._alternatives(text))
+        return text.replace("(, ", "(")  # an empty alternative before optional arguments
 
     def _alternatives(self, text: str) -> str:
         """Picks one of each `{a|b}`, the inner ones first; `?{a}` half the time."""
@@ -270,6 +280,13 @@ class Draw:
             return self.rng.choice(["None", "True", "False", "1.0", "f4(3)", "[True]"])
         return f"b1({', '.join(map(str, self._broadcast(self.shape)))})"
 
+    def _key(self) -> str:
+        if self.rng.random() < 0.08:
+            return self.rng.choice(["3", "None", "f4(2)", "i4(2)", "jax.random.split(key)", "'a'"])
+        keys = ["key", "key", "jax.random.PRNGKey(1)", "jax.random.key(-5)"]
+        keys += [f"jax.random.key(2, impl='{name}')" for name in ("rbg", "unsafe_rbg")]
+        return self.rng.choice(keys)
+
     def _shape(self) -> str:
         if self.rng.random() < 0.06:
             return self.rng.choice(["-1", "(2, -3)", "1.5", "'a'", "(2, None)"])
@@ -298,6 +315,8 @@ def plain(x: Any) -> Any:
         return [plain(v) for v in x]
     if isinstance(x, np.dtype | type):
         return getattr(x, "name", None) or x.__name__
+    if hasattr(x, "tree_flatten"):  # a sparse array: what it holds, and what it says of that
+        return [type(x).__name__, *plain(x.tree_flatten())]
     return x
 
 
@@ -393,6 +412,7 @@ MORE = [
     (r"fft\.i?dctn?\(", "value IndexError ValueError", "axes of no element"),
     (r"init\.normal\(.*-\d", "TypeError", "negative sizes, which MLIR refuses"),
     (r"from_dlpack\(host", "value", "arrays that may not be written"),
+    (r"bc(oo|sr)_broadcast_in_dim", "value ValueError", "shapes that do not broadcast are told"),
     (
         r"signal\.(convolve|correlate)\(.*, (-?[\d.]+j?|True)[,)]",
         "value ValueError",

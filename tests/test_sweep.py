@@ -1,5 +1,5 @@
-"""Generated calls of every public function of numpy, scipy, nn, image and ops beside JAX's: a few;
-`make sweep` runs many.
+"""Generated calls of every public function of numpy, scipy, nn, random, sparse and the smaller
+libraries beside JAX's: a few; `make sweep` runs many.
 
 `sweep/found.list` are calls that once differed. JAX's answers to those are kept in
 `sweep/found.jsonl`; `--regenerate` asks it again.
@@ -22,12 +22,17 @@ import jax
 import pytest
 import sweep_cases
 from recorded_answers import Answer, failures, read, write
-from test_public_api import dotted, wanted
+from test_public_api import own
 
 import pullback
 from pullback.api.eager import EagerFunction
+from tools.api_reference import dotted, public_names
 
-ROOTS = ("numpy", "scipy", "nn", "image", "ops")
+ROOTS = {
+    *("numpy", "scipy", "nn", "image", "ops", "random", "tree", "tree_util", "flatten_util"),
+    *("dtypes", "experimental.sparse", "experimental.ode", "experimental.jet"),
+    "example_libraries",
+}
 FOUND = sweep_cases.FOLDER / "found.list"
 ANSWERS = sweep_cases.FOLDER / "found.jsonl"
 CHUNK = 40
@@ -39,7 +44,7 @@ UNSWEPT = {
     *("numpy.dtype", "numpy.ndarray", "numpy.object_", "scipy.special.sph_harm"),
 }
 # Arguments that say where arrays lie, or that only JAX's own callers pass.
-PLACES = {"out_sharding", "device", "_dot_general"}
+PLACES = {"out_sharding", "sharding", "device", "_dot_general"}
 UNSWEPT_ARGUMENTS = {
     "numpy.array": {"args"},  # the old order of arguments, which JAX warns about
     "numpy.load": {"args"},
@@ -148,11 +153,11 @@ def test_found_with_64_bit_types(call: str) -> None:
 # --- the table is complete ---
 def functions() -> Iterator[tuple[str, Any]]:
     """Every public function of the swept modules, with its name after `pullback.`."""
-    for module in sorted(wanted()):
-        if module.partition(".")[0] not in ROOTS:
+    for module, listed in sorted(public_names().items()):
+        if not any(f"{module}.".startswith(f"{root}.") for root in ROOTS):
             continue
         home = importlib.import_module(f"pullback.{module}")
-        for name in sorted(wanted()[module]):
+        for name in sorted(set(listed) - own().get(module, frozenset())):
             full = dotted(module, name)
             found = getattr(home, name, None)
             if full in UNSWEPT or not callable(found) or isinstance(found, type):
@@ -160,7 +165,17 @@ def functions() -> Iterator[tuple[str, Any]]:
             yield full, found
 
 
-SHORT = {"jnp": "numpy", "sp": "scipy", "init": "nn.initializers"}
+SHORT = {
+    "jnp": "numpy",
+    "sp": "scipy",
+    "init": "nn.initializers",
+    **{name: f"experimental.{name}" for name in ("jet", "ode", "sparse")},
+    **{name: f"example_libraries.{name}" for name in ("optimizers", "stax")},
+}
+
+
+# Families whose templates are about several functions each.
+MANY_IN_ONE = {"experimental", "sparse", "tree"}
 
 
 @functools.cache
@@ -169,7 +184,7 @@ def calls() -> dict[str, list[tuple[ast.Call, set[str]]]]:
     found: dict[str, list[tuple[ast.Call, set[str]]]] = {}
     for template in sweep_cases.templates():
         keywords = set(re.findall(r"(\w+)=", template.text))
-        for number in range(8):
+        for number in range(60 if template.family in MANY_IN_ONE else 8):
             rng = random.Random(zlib.crc32(f"{template.text}{number}".encode()))
             source = sweep_cases.Draw(rng, False).expression(template.text.replace("?{", "{"))
             try:
@@ -189,7 +204,21 @@ def _name(node: ast.expr) -> str:
         node = node.value
     if not isinstance(node, ast.Name):
         return ""
-    return ".".join([SHORT.get(node.id, node.id), *parts])
+    return ".".join([SHORT.get(node.id, node.id), *parts]).removeprefix("jax.")
+
+
+def test_templates_are_expressions() -> None:
+    """What is drawn can be parsed, but for methods of numbers (`2.sum()`). Braces are alternatives:
+    a dict is written dict(a=1)."""
+    wrong = []
+    for template in sweep_cases.templates():
+        source = sweep_cases.draw(template, 0, 3, False).strip()
+        try:
+            ast.parse(source, mode="eval")
+        except SyntaxError:
+            if not re.search(r"(^|[ (])-?\d+\.[a-z_]", source):
+                wrong.append((template.text, source))
+    assert not wrong, wrong
 
 
 def passed(call: ast.Call, parameters: list[inspect.Parameter]) -> set[str]:

@@ -525,6 +525,8 @@ def scalar_type_of(x: Any) -> type:
     >>> pb.dtypes.scalar_type_of(jnp.zeros(3, dtype=jnp.int8))
     <class 'int'>
     """
+    if x is None:
+        raise ValueError("Invalid argument to dtype: None.")
     d = _describe(x)[0]
     if is_bool(d):
         return bool

@@ -270,7 +270,10 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
         return scalar_or_schedule  # type: ignore[no-any-return]
     if getattr(scalar_or_schedule, "shape", ()) == () and hasattr(scalar_or_schedule, "__float__"):
         return constant(scalar_or_schedule)
-    raise TypeError(type(scalar_or_schedule))
+    raise TypeError(
+        "optimizers: a step size is a number or a function of the step, got "
+        f"{type(scalar_or_schedule).__name__}"
+    )
 
 
 # --- optimisers of one array ---

@@ -597,9 +597,9 @@ def fact(n: Any) -> Any:
     >>> jet.fact(3)
     Array(6., dtype=float32, weak_type=True)
     """
-    if isinstance(n, Tracer):
-        return jnp.exp(lax.lgamma(jnp.add(n, 1.0)))
-    return jnp.asarray(float(math.factorial(int(n))))
+    if isinstance(n, int) and n >= 0:
+        return jnp.asarray(float(math.factorial(n)))
+    return jnp.exp(lax.lgamma(jnp.add(n, 1.0)))
 
 
 def jet(
@@ -621,7 +621,7 @@ def jet(
     [Array(1., dtype=float32), Array(-0., dtype=float32), Array(-1., dtype=float32)]
 
     Raises ValueError for series of different lengths, or not one for each argument; TypeError for
-    an argument without derivatives (an integer) or terms of another shape.
+    an argument without derivatives (an array of integers) or terms of another shape.
     """
     primals, series = tuple(primals), [list(s) for s in series]
     if len(primals) != len(series):
@@ -716,7 +716,8 @@ def _counted(x: Series) -> Any:
 
 
 def _operand(x: Any) -> Any:
-    x = jnp.asarray(x)
+    """An argument as an array; Python's integers are taken as floats."""
+    x = jnp.asarray(float(x) if type(x) is int else x)
     if not differentiable(x):
         raise TypeError(
             f"jet: primals must be of a float or complex type, got {typeof(x).str_short()}. Fix: "

@@ -41,6 +41,12 @@ def _from_lists(args: Sequence[Any]) -> tuple[str, list[Any]]:
     operands = [args[k] for k in range(0, len(args) - 1, 2)]
     subscripts = [args[k] for k in range(1, len(args), 2)]
     out = args[-1] if len(args) % 2 else None
+    for s in [*subscripts, () if out is None else out]:
+        if not isinstance(s, list | tuple):
+            raise TypeError(
+                "einsum takes a string of subscripts before its operands, or a list of labels "
+                f"behind each, got {type(s).__name__}. Fix: einsum('ij,jk->ik', x, y)."
+            )
     labels = {label for s in [*subscripts, out or ()] for label in s if label is not Ellipsis}
     if not labels <= set(labels):
         raise TypeError("einsum labels must be hashable")

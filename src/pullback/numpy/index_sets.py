@@ -114,7 +114,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     >>> jnp.tril_indices(2)
     (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
-    return _mask_positions(_tri("tril_indices", n, m, k))
+    return _mask_positions(_tri("tril_indices", n, m, as_int(k, "k")))
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
@@ -125,7 +125,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     >>> jnp.triu_indices(2, k=1)
     (Array([0], dtype=int32), Array([1], dtype=int32))
     """
-    return _mask_positions(~_tri("triu_indices", n, m, k - 1))
+    return _mask_positions(~_tri("triu_indices", n, m, as_int(k, "k") - 1))
 
 
 def _tri(name: str, n: int, m: int | None, k: int) -> np.ndarray[Any, np.dtype[np.bool_]]:

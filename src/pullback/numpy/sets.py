@@ -15,6 +15,7 @@ from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..dtypes import default_int
 from ..errors import ConcretizationTypeError
+from ..primitives.common import as_int
 from ..primitives.convert import convert_weak, stop_gradient
 from . import (
     choosing,
@@ -135,7 +136,7 @@ def unique(
     if size is None and isinstance(typeof(rows).dtype, np.dtype):
         found = _all_unique(rows, first, order, along, wanted, inverse_shape)
     else:
-        count = int(np.count_nonzero(np.asarray(first))) if size is None else int(size)
+        count = int(np.count_nonzero(np.asarray(first))) if size is None else as_int(size, "size")
         found = _some_unique(
             rows, first, order, along, wanted, inverse_shape, count, size is not None, fill_value
         )

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -327,6 +327,11 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     >>> lax.pad(jnp.array([1., 2.]), 0., [(1, 0, 1)])
     Array([0., 1., 0., 2.], dtype=float32)
     """
+    if not all(isinstance(c, Sized) and len(c) == 3 for c in padding_config):
+        raise ValueError(
+            "padding_config must have (low, high, interior) for each axis of operand, got "
+            f"padding_config {padding_config} for operand shape {np.shape(operand)}"
+        )
     config = tuple(tuple(canonical_size(n) for n in c) for c in padding_config)
     return pad_p.bind(operand, padding_value, padding_config=config)
 

@@ -50,7 +50,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     [0 0]
     """
     if dtype is not None and impl is not None:
-        raise TypeError("key takes an impl or a dtype, not both")
+        raise ValueError("key takes an impl or a dtype, not both")
     return _key("key", seed, impl if dtype is None else dtype)
 
 

@@ -411,6 +411,7 @@ def _spectrum(
     """
     same = y is None
     arrays = promote_dtypes_inexact(x) if same else promote_dtypes_inexact(x, y)
+    _others_broadcast([typeof(v).shape for v in arrays], axis)
     if nperseg is not None and nperseg < 1:
         raise ValueError("nperseg must be a positive integer")
     if any(0 in typeof(v).shape for v in arrays):
@@ -460,6 +461,18 @@ def _spectrum(
     if same and mode == "psd":
         spectra = spectra.real
     return frequencies, times, jnp.moveaxis(spectra, -1, -2)
+
+
+def _others_broadcast(shapes: Sequence[tuple[int, ...]], axis: int) -> None:
+    """ValueError for signals whose axes beside that of time do not broadcast."""
+    others = [np.delete(s, canonical_axis(axis, len(s))) for s in shapes]
+    try:
+        np.broadcast_shapes(*map(tuple, others))
+    except ValueError:
+        raise ValueError(
+            f"x and y cannot be broadcast together: their shapes are {shapes[0]} and {shapes[1]}, "
+            f"of which axis {axis} is time."
+        ) from None
 
 
 def _spectrum_of_nothing(arrays: Sequence[Any], axis: int) -> tuple[Any, Any, Any]:

@@ -313,8 +313,13 @@ class Slerp(NamedTuple):
     def init(cls, times: Any, rotations: Rotation) -> Slerp:
         """From increasing times (n,) and as many rotations.
 
-        Raises ValueError for a single rotation or times that do not fit.
+        Raises ValueError for a single rotation or times that do not fit, TypeError for what is no
+        Rotation.
         """
+        if not isinstance(rotations, Rotation):
+            raise TypeError(
+                f"`rotations` must be a `Rotation` instance, got {type(rotations).__name__}."
+            )
         if rotations.single or len(rotations) == 1:
             raise ValueError("`rotations` must be a sequence of at least 2 rotations.")
         t = _float(times)

@@ -70,6 +70,18 @@ def real(name: str, *args: Any, error: type[Exception] = ValueError) -> list[Any
     return arrays
 
 
+def together(name: str, *arrays: Any) -> list[Any]:
+    """The arrays in one shape; TypeError for shapes that do not broadcast."""
+    shapes = [typeof(x).shape for x in arrays]
+    try:
+        return list(jnp.broadcast_arrays(*arrays))
+    except ValueError:
+        raise TypeError(
+            f"{name} got incompatible shapes for broadcasting: {', '.join(map(str, shapes))}. Fix: "
+            "sizes of an axis must be equal, or 1 (add axes with x[:, None])."
+        ) from None
+
+
 logsumexp = nn.logsumexp
 
 

@@ -15,7 +15,7 @@ from ...core.avals import typeof
 from ...numpy.util import check_arraylike, promotes_freely
 from ...primitives.common import as_int
 from ...primitives.convert import convert_weak
-from .basic import horner, inexact, known, real
+from .basic import horner, inexact, known, real, together
 
 
 def gammaln(x: Any) -> Any:
@@ -131,7 +131,7 @@ def polygamma(n: Any, x: Any) -> Any:
             "Argument `n` to polygamma must be of integer type. Got dtype "
             f"{typeof(jnp.asarray(n)).dtype.name}."
         )
-    n, x = jnp.broadcast_arrays(*real("polygamma", n, x))
+    n, x = together("polygamma", *real("polygamma", n, x))
     even = jnp.remainder(n, 2) == 0
     lost = (even & (x <= 0) & (jnp.floor(x) == x)) | ((n > 0) & (x == np.inf))
     return jnp.where(lost, np.nan, lax.polygamma(n, x))
@@ -152,7 +152,7 @@ def zeta(x: Any, q: Any = None) -> Any:
         q = lax.full_like(x, 1)
     else:
         x, q = real("zeta", x, q, error=TypeError)
-    return _zeta(*jnp.broadcast_arrays(x, q))
+    return _zeta(*together("zeta", x, q))
 
 
 def _zeta_value(x: Any, q: Any) -> Any:
@@ -215,7 +215,7 @@ def gammainc(a: Any, x: Any) -> Any:
     >>> special.gammainc(1., jnp.array([0., 1.])).round(3)
     Array([0.   , 0.632], dtype=float32)
     """
-    a, x = jnp.broadcast_arrays(*real("gammainc", a, x, error=TypeError))
+    a, x = together("gammainc", *real("gammainc", a, x, error=TypeError))
     return lax.igamma(a, x)
 
 
@@ -229,7 +229,7 @@ def gammaincc(a: Any, x: Any) -> Any:
     >>> special.gammaincc(1., jnp.array([0., 1.])).round(3)
     Array([1.   , 0.368], dtype=float32)
     """
-    a, x = jnp.broadcast_arrays(*real("gammaincc", a, x, error=TypeError))
+    a, x = together("gammaincc", *real("gammaincc", a, x, error=TypeError))
     return lax.igammac(a, x)
 
 
@@ -313,7 +313,7 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
     >>> special.betainc(1., 2., 0.5)
     Array(0.75, dtype=float32, weak_type=True)
     """
-    a, b, x = jnp.broadcast_arrays(*real("betainc", a, b, x))
+    a, b, x = together("betainc", *real("betainc", a, b, x))
     return lax.betainc(a, b, x)
 
 

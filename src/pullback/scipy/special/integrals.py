@@ -17,7 +17,7 @@ from ...control.while_loop import fori_loop, while_loop
 from ...core.avals import typeof
 from ...dtypes import default_float
 from ...numpy.util import check_arraylike, promotes_freely, shown_as, to_type
-from .basic import _ndtr, horner, inexact, real
+from .basic import _ndtr, horner, inexact, real, together
 
 _STEPS = 500
 _EULER = 0.5772156649015328606
@@ -550,5 +550,5 @@ def owens_t(h: Any, a: Any) -> Any:
     Array(0.125, dtype=float32)
     """
     wide = default_float()
-    h, a = jnp.broadcast_arrays(*(to_type(x, wide, False) for x in real("owens_t", h, a)))
+    h, a = together("owens_t", *(to_type(x, wide, False) for x in real("owens_t", h, a)))
     return _owens_t(h, a)

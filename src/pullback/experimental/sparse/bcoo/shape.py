@@ -261,7 +261,7 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     mat = operands[0]
     (dimension,) = _axes("bcoo_concatenate", [dimension], mat)
     if len({x.shape[:dimension] + x.shape[dimension + 1 :] for x in operands}) != 1:
-        raise ValueError(
+        raise TypeError(
             f"bcoo_concatenate: shapes {[x.shape for x in operands]} differ beside axis {dimension}"
         )
     if len({x.dtype for x in operands}) != 1:
