@@ -252,6 +252,7 @@ def described(function: Any) -> list[tuple[str, str, str]] | None:
     found = []
     for p in parameters:
         default = "" if p.default is p.empty else repr(p.default).partition(" at 0x")[0]
+        default = "unspecified" if "nspecified" in default else default
         found.append((p.name, p.kind.name, default.replace("jax.", "pullback.")))
     return found
 

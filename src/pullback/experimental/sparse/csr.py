@@ -165,7 +165,7 @@ class CSC(_Compressed):
         )
 
 
-def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.int32) -> CSR:
+def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSR:
     """The CSR form of a dense matrix. `nse` (needed under jit): how many elements to store.
 
     Raises ConcretizationTypeError for traced `mat` without `nse`. As `scipy.sparse.csr_array`.
