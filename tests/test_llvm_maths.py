@@ -367,6 +367,31 @@ def test_binary_functions(isa, name, dtype):
     assert not wrong.any(), [(a[k], b[k], got[k], want[k]) for k in np.flatnonzero(wrong)[:5]]
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_remainders_beside_multiples(isa, dtype):
+    """Whole vectors of moderate quotients, whose last one or first one decides."""
+    kind, rng = KINDS[dtype], np.random.default_rng(11)
+    n = 4000
+    y = (signed(rng, rng.uniform(0.1, 3, n)) * np.exp2(rng.integers(-9, 9, n))).astype(kind)
+    whole = (y * rng.integers(0, 2**22 + 9, n)).astype(kind)
+    for x in (whole, np.nextafter(whole, kind(0)), np.nextafter(whole, kind(np.inf)), whole * 3):
+        got, want = run("rem", dtype, x, y, target=isa), np.fmod(x, y)
+        assert same(got, want, 0.0).all()
+    small = (y * np.finfo(kind).smallest_subnormal * 64).astype(kind)  # divisors without normals
+    fine = np.where(small == 0, kind(1), small)
+    got, want = run("rem", dtype, fine * 3, fine, target=isa), np.fmod(fine * 3, fine)
+    assert same(got, want, 0.0).all()
+
+
+def test_remainders_of_lanes_are_found_at_once(isa):
+    """By one division of whole vectors of float32 and fused products; the loop over pieces of
+    quotients, in doubles, stands behind a branch."""
+    kernel = elementwise([("f32", "rem", (0, 1), ())], ["f32", "f32"], "f32")
+    text, _ = emit_module(kernel, isa)
+    lanes = isa.lanes(4)
+    assert (f"fdiv <{lanes} x float>" in text) == isa.fma == ("@llvm.fma" in text)
+
+
 @pytest.mark.parametrize(
     ("name", "reference", "low", "high"),
     [

@@ -485,9 +485,27 @@ def round_away(b: Builder, x: Val) -> Val:
 
 
 def rem(b: Builder, x: Val, y: Val) -> Val:
-    """C's fmod, exactly: pieces of the quotient below 2**22 (f32: in f64, 2**26), largest first."""
+    """C's fmod, exactly: at once where no lane's quotient is large."""
+    if b.brief or not b.target.fma:
+        return _rem_in_pieces(b, x, y)
+    a, d = b.fabs(x), b.fabs(y)
+    quotient = a / d
+    large = ~((quotient < 2.0**22) & (d < INF))
+
+    def at_once() -> list[Val]:
+        """The quotient is off by one at most, and what is left a multiple of the divisor's last
+        place below twice the divisor: the product and both sums are exact."""
+        left = b.fma(-trunc(b, quotient), d, a)
+        left = b.select(left < 0.0, left + d, left)
+        return [b.copysign(b.select(left >= d, left - d, left), x)]
+
+    return b.if_else(b.any_lane(large), lambda: [_rem_in_pieces(b, x, y)], at_once)[0]
+
+
+def _rem_in_pieces(b: Builder, x: Val, y: Val) -> Val:
+    """The same by pieces of the quotient below 2**22 (f32: in f64, 2**26), largest first."""
     if x.t == "float":
-        exact = rem(b, b.cast("fpext", x, "double"), b.cast("fpext", y, "double"))
+        exact = _rem_in_pieces(b, b.cast("fpext", x, "double"), b.cast("fpext", y, "double"))
         return b.cast("fptrunc", exact, "float")
     a, d = b.fabs(x), b.fabs(y)
     fine = (a < INF) & (d > 0.0)
