@@ -13,6 +13,7 @@ import pytest
 import pullback
 from pullback import lax, numpy as jnp
 from pullback.backends.llvm.compiler import emit_module
+from pullback.backends.llvm.target import target_for
 from pullback.backends.reference import eval_jaxpr_numpy
 from pullback.loops import pipeline
 from pullback.loops.show import show_kernel
@@ -431,3 +432,43 @@ def test_blocks_of_updates_are_shared_equally(count: int) -> None:
     assert all(n in (1, 2, 4, 8) for n in blocks), blocks
     assert bool(blocks) == (count > 2 * 32768)
     np.testing.assert_array_equal(pullback.jit(f)(i), np.bincount(i, minlength=128))
+
+
+@pytest.mark.parametrize("name", ["add", "max", "mul"])
+@pytest.mark.parametrize("size", [50, 1000])
+@pytest.mark.parametrize("inside", [0.0, 0.2, 0.999, 1.0])
+def test_updates_that_are_outside_go_to_several_places(name, size, inside):
+    """One after the other to the same place, each would wait for the one before."""
+    rng = np.random.default_rng(size)
+    n = 70_001
+    x = (
+        rng.integers(1, 3, n).astype(F)
+        if name != "mul"
+        else np.where(rng.random(n) < 0.001, F(2), F(1))
+    )
+    i = np.where(rng.random(n) < inside, rng.integers(0, size, n), size + rng.integers(0, 5, n))
+    i = i.astype(np.int32)
+    first = np.full(size, 1, F)
+    f = lambda first, x, i: getattr(first.at[i], name)(x)
+    want, kept = first.copy(), i < size
+    {"add": np.add, "max": np.maximum, "mul": np.multiply}[name].at(want, i[kept], x[kept])
+    np.testing.assert_array_equal(pullback.jit(f)(first, x, i), want)
+    closed = pullback.make_jaxpr(f)(first, x, i)
+    (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    assert "and %i" in show_kernel(kernel) and ", 15:i64" in show_kernel(kernel)
+    np.testing.assert_array_equal(
+        eval_jaxpr_numpy(closed.jaxpr, closed.consts, [first, x, i])[0], want
+    )
+
+
+@pytest.mark.parametrize("level", ["avx2", "sse2"])
+def test_places_of_lanes_are_masked_together(level):
+    """No mask is taken apart for loads and stores of lanes that lie anywhere."""
+    x, i = np.arange(300, dtype=F).reshape(30, 10), np.arange(-20, 280, dtype=np.int32)
+    i = np.stack([i % 13] * 30)
+    f = lambda x, i: jnp.take_along_axis(x, i, 1, mode="fill")
+    (kernel,) = pipeline.compile_jaxpr(pullback.make_jaxpr(f)(x, i), reference_rule).kernels
+    text, _ = emit_module(kernel, target_for(level))
+    assert "extractelement" in text and not re.search(r"extractelement <\d+ x i1>", text)
+    want = np.where(i < 10, np.take_along_axis(x, np.minimum(i, 9), 1), np.nan)
+    np.testing.assert_array_equal(pullback.jit(f)(x, i), want)

@@ -40,7 +40,7 @@ from pullback.loops.ir import (
 from pullback.loops.ops import BOOL, INTS, limits, storage_bytes
 from pullback.loops.ranges import BOUNDED, bounds_of, decided, result_bounds
 
-__all__ = ["TRUE", "Builder", "Index", "Ix", "Scope", "i64", "kernel_of"]
+__all__ = ["FALSE", "TRUE", "Builder", "Index", "Ix", "Scope", "i64", "kernel_of"]
 
 HOIST_FROM = 17  # integers from here on are kernel arguments
 LOOKED_BACK = 16  # statements

@@ -372,6 +372,8 @@ def _masked(b: Builder, kind: str, t: str, n: int) -> str:
 def lane_pointers(b: Builder, size: int, base: Val, at: Index, mask: Val | None) -> list[list[Val]]:
     """For each register, the address of each lane; masked lanes point nowhere in particular."""
     n, width = (at.n, at.width) if isinstance(at, Lin) else (at.n, len(at.regs))
+    if mask is not None and n > 1 and not b.brief:
+        return _masked_pointers(b, size, base, at, mask, width)
     masks = b.spread(mask, n) if mask is not None else ()
     rows = []
     first = b.gep(base, at.base, size) if isinstance(at, Lin) else base
@@ -389,6 +391,20 @@ def lane_pointers(b: Builder, size: int, base: Val, at: Index, mask: Val | None)
             row.append(pointer)
         rows.append(row)
     return rows
+
+
+def _masked_pointers(
+    b: Builder, size: int, base: Val, at: Index, mask: Val, width: int
+) -> list[list[Val]]:
+    """The same for several lanes: distances from the array are chosen together, where to take a
+    mask apart would cost as much as all else."""
+    n = at.n
+    away = b.cast("ptrtoint", b.nowhere(), "i64") - b.cast("ptrtoint", base, "i64")
+    whole = Val(b, mask.t, n, b.spread(mask, n))
+    chosen = b.select(whole, materialise(b, at) * size, away)
+    regs = [chosen.regs[u % len(chosen.regs)] for u in range(max(width, len(chosen.regs)))]
+    lanes = [[Val(b, "i64", 1, (b.extract(r, "i64", n, k),)) for k in range(n)] for r in regs]
+    return [[b.gep(base, lane, 1) for lane in row] for row in lanes]
 
 
 def _is_interleaved(b: Builder, at: Lin, mask: Val | None, size: int) -> bool:

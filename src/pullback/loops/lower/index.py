@@ -444,20 +444,25 @@ class _Scatter:
         def one(spot: tuple[Index, ...]) -> None:
             self.cell(b, slot, spot, none, *self.start(b, spot), self.count == 1)
 
+        spare = 1 if self.long or self.clip else SPARE
+
         def item(i: Index) -> tuple[Atom, Atom]:
             place, value = self.item(b, i)
             return place, key_of(b, value, self.combine) if self.keys else value
 
         def block(b: Builder, low: Atom, high: Atom, row: Slot) -> None:
             assert self.combine is not None
-            visit = in_runs if self.long else in_turn
-            visit(b, self.combine, item, row.dtype, self.count, (low, high), row)
+            bounds, size = (low, high), self.x.size
+            if self.long:
+                in_runs(b, self.combine, item, row.dtype, self.count, bounds, row)
+            else:
+                in_turn(b, self.combine, item, row.dtype, self.count, bounds, row, size)
 
         kind = KEYS.get(self.x.dtype) if self.keys else None
         if self.blocks > 1 and not together:
-            by_blocks(b, self.combine, slot, self.x, self.count, self.blocks, block, 1, kind)
+            by_blocks(b, self.combine, slot, self.x, self.count, self.blocks, block, spare, kind)
         elif kind is not None and self.count >= max(MANY, self.x.size) and not together:
-            self.by_keys(b, slot, kind, block)
+            self.by_keys(b, slot, kind, spare, block)
         elif not self.collide() or together:
             box(b, self.batch_shape, one, "vector", parallel=False)
         elif self.combine is None and self.count >= MANY and self.x.dtype not in COMPLEX:
@@ -517,13 +522,14 @@ class _Scatter:
         b: Builder,
         slot: Slot,
         kind: str,
+        spare: int,
         visit: Callable[[Builder, Atom, Atom, Slot], None],
     ) -> None:
         """Extremes of floats: the array's elements are integers that order alike while they are
         updated."""
         assert self.combine is not None
         size, dtype = self.x.size, self.x.dtype
-        own = Slot(kind, (size + 1,), "temp")  # the last element takes what is outside
+        own = Slot(kind, (size + spare,), "temp")  # the last elements take what is outside
         b.bound[own] = b.scratch(kind, own.size)
 
         def enter(i: Index) -> Sequence[Atom]:
@@ -742,6 +748,7 @@ MANY = 256  # updates from which on an array of extremes is worth being made int
 LONG = 128  # updates of one element in a row, from which on they are combined in a register
 LOGICAL = {"min": "and", "max": "or"}
 NEAR = 1 << 19  # elements of an array that stays in a core's cache
+SPARE = 16  # places that take the updates that are outside, in turn: a power of two
 TOGETHER = 4  # updates of an iteration
 LINE = 16  # elements that threads should not share
 

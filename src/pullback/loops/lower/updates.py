@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pullback.loops.build import Builder, Index, Ix, i64
+from pullback.loops.build import FALSE, Builder, Index, Ix, i64
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower.graph import Node, Slot, load_slot, store_slot
 from pullback.loops.ops import identity_of, limits
@@ -218,6 +218,35 @@ class Ahead:
 
         return b.loop(AHEAD, "seq", one, carry, hi=length)[0]
 
+    def spread(self, length: Atom, spare: int) -> list[Atom]:
+        """Gives the updates that are outside so many places in turn."""
+        b, narrow = self.b, self.narrow
+
+        def one(k: Index) -> Sequence[Atom]:
+            turn = b.let("and", (b.atom(k), i64(spare - 1)), "i64")
+            behind = b.let("add", (turn, b.dim(self.size)), "i64")
+            behind = behind if narrow == "i64" else b.let("convert", (behind,), narrow)
+            place, outside = self._looked_at(k)
+            b.store(self.places.buf(b), b.atom(k), b.select(outside, behind, place))
+            return ()
+
+        b.loop(AHEAD, "vector", one, hi=length)
+        return []
+
+    def any_outside(self, length: Atom) -> Atom:
+        """Whether an update of a stretch is outside."""
+        b = self.b
+        carry = [(FALSE, b.var("bool", b.depth + 1, "o"))]
+        one = lambda k: [self._looked_at(k)[1]]
+        return b.loop(AHEAD, "reduce", one, carry, ("or",), hi=length)[0]
+
+    def _looked_at(self, k: Index) -> tuple[Atom, Atom]:
+        """The place of one of a stretch, and whether it is outside."""
+        b = self.b
+        with Pinned(b):
+            place = load_slot(b, self.places, self.places.shape, self.narrow, (k,))
+        return place, b.let("ge", (place, b.const(self.size, self.narrow)), "bool")
+
     def furthest(self, length: Atom) -> Atom:
         """The largest place of a stretch."""
         b = self.b
@@ -232,16 +261,20 @@ class Ahead:
 
 
 def in_turn(
-    b: Builder, combine: str, item: Item, dtype: str, count: int, bounds: Bounds, row: Slot
-) -> None:
-    """Single elements are updated in order."""
-    ahead = Ahead(b, dtype, row.size - 1)
+    b: Builder, combine: str, item: Item, dtype: str, count: int, bounds: Bounds, row: Slot,
+    size: int,
+) -> None:  # fmt: skip
+    """Single elements are updated in order; those outside of `size`, where the row has several
+    places for them, in one after the other, so that none has to wait for the one before."""
+    ahead, spare = Ahead(b, dtype, size), row.size - size
 
     def update(k: Index) -> Sequence[Atom]:
         b.update(row.buf(b), *ahead.update(k), combine)
         return ()
 
     def make(length: Atom) -> None:
+        if spare > 1:
+            b.branch(ahead.any_outside(length), lambda: ahead.spread(length, spare), list)
         b.loop(AHEAD, "vector", update, hi=length)
 
     ahead.visit(item, count, bounds, make)
