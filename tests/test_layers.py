@@ -19,6 +19,8 @@ LAYERS = (
         "version",
         "errors",
         "config",
+        "accepted_flags",
+        "flag_examples",
         "forking",
         "garbage",
         "records",

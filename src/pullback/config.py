@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from .accepted_flags import ACCEPTED
 from .lazy_imports import lazy_module
 
 
@@ -342,89 +343,13 @@ def _flag(
     return FLAGS[name]
 
 
-# The example in a flag's docstring: what is done under the flag, or, where only its reader sees an
-# effect, a value of the flag.
-_EXAMPLES = {
-    "enable_x64": """>>> with pb.enable_x64(True):
-    ...     print(jnp.arange(2.0).dtype)
-    float64""",
-    "numpy_rank_promotion": """>>> with pb.numpy_rank_promotion("raise"):
-    ...     jnp.ones((2, 3)) + jnp.ones(3)
-    Traceback (most recent call last):
-        ...
-    ValueError: ...""",
-    "numpy_dtype_promotion": """>>> with pb.numpy_dtype_promotion("strict"):
-    ...     jnp.arange(3) + jnp.arange(3.0)
-    Traceback (most recent call last):
-        ...
-    pullback.errors.TypePromotionError: ...""",
-    "default_matmul_precision": """>>> with pb.default_matmul_precision("highest"):
-    ...     jnp.dot(jnp.ones(3), jnp.ones(3))
-    Array(3., dtype=float32)""",
-    "disable_jit": """>>> f = pb.jit(lambda x: print(isinstance(x, pb.core.Tracer)))
-    >>> with pb.disable_jit():
-    ...     f(2.0)
-    False""",
-    "debug_nans": """>>> with pb.debug_nans(True):
-    ...     jnp.log(-1.0)
-    Traceback (most recent call last):
-        ...
-    FloatingPointError: ...""",
-    "debug_infs": """>>> with pb.debug_infs(True):
-    ...     jnp.exp(1000.0)
-    Traceback (most recent call last):
-        ...
-    FloatingPointError: ...""",
-    "default_prng_impl": """>>> with pb.default_prng_impl("rbg"):
-    ...     print(random.key(0).dtype)
-    key<rbg>""",
-    "enable_custom_prng": """>>> with pb.enable_custom_prng(True):
-    ...     print(random.PRNGKey(0).dtype)
-    key<fry>""",
-    "default_device": """>>> with pb.default_device(pb.devices()[0]):
-    ...     print(jnp.zeros(3).device)
-    cpu:0""",
-    "debug_key_reuse": """>>> key = random.key(0)
-    >>> with pb.debug_key_reuse(True):
-    ...     random.normal(key), random.uniform(key)
-    Traceback (most recent call last):
-        ...
-    pullback.errors.KeyReuseError: ...""",
-    "num_threads": """>>> with pb.num_threads(1):
-    ...     jnp.arange(3.0).sum()
-    Array(3., dtype=float32)""",
-    "pallas_enable_debug_checks": """>>> with pl.enable_debug_checks(True):
-    ...     print(pl.enable_debug_checks.get())
-    True""",
-    "pallas_poison_buffers": """>>> with pl.enable_poison_buffers(True):
-    ...     print(pl.enable_poison_buffers.get())
-    True""",
-    "check_tracer_leaks": True,
-    "enable_checks": True,
-    "threefry_partitionable": False,
-    "softmax_custom_jvp": True,
-    "legacy_prng_key": "error",
-    "log_compiles": True,
-    "explain_cache_misses": True,
-    "transfer_guard": "log",
-    "transfer_guard_host_to_device": "log",
-    "transfer_guard_device_to_device": "log",
-    "transfer_guard_device_to_host": "log",
-    "allow_f16_reductions": False,
-    "array_garbage_collection_guard": "log",
-    "auto_pcast": False,
-    "no_execution": True,
-    "no_tracing": True,
-    "remove_size_one_mesh_axis_from_type": True,
-    "thread_guard": True,
-    "jax2tf_associative_scan_reductions": True,
-}
+flag_examples: Any = lazy_module("pullback.flag_examples")
 
 
 def _described(flag: Flag) -> str:
     """The docstring of a flag."""
     short = flag.name.removeprefix("jax_").removeprefix("pullback_")
-    example = _EXAMPLES.get(short)
+    example = flag_examples.EXAMPLES.get(short)
     if not (isinstance(example, str) and example.startswith(">>>")):
         example = f""">>> with pb.{short}({example!r}):
     ...     pb.{short}.get()
@@ -434,7 +359,7 @@ def _described(flag: Flag) -> str:
     `config.update("{flag.name}", value)` sets it for the process; as a context manager it holds
     for a block, in this thread. `get()` is the value in force.
 
-    {example if short in _EXAMPLES else ""}
+    {example if short in flag_examples.EXAMPLES else ""}
     """
 
 
@@ -635,104 +560,7 @@ captured_constants_warn_bytes = _flag(
     "warn about closed-over constants above this size",
 )
 
-# Flags that XLA or accelerators know and that mean nothing to this engine: accepted, kept and
-# returned.
-for _name, _default in {
-    "jax_allow_f16_reductions": True,
-    "jax_auto_pcast": True,
-    "jax_backend_target": "",
-    "jax_bcoo_cusparse_lowering": False,
-    "jax_check_proxy_envs": True,
-    "jax_captured_constants_report_frames": 0,
-    "jax_check_static_indices": False,
-    "jax_compilation_cache_check_contents": False,
-    "jax_compilation_cache_expect_pgle": False,
-    "jax_compilation_cache_include_metadata_in_key": False,
-    "jax_compilation_cache_max_size": -1,
-    "jax_compiler_detailed_logging_min_ops": 10,
-    "jax_compiler_enable_remat_pass": True,
-    "jax_cpu_collectives_implementation": "gloo",
-    "jax_cuda_visible_devices": "all",
-    "jax_custom_vjp3": False,
-    "jax_disable_bwd_checks": False,
-    "jax_disable_most_optimizations": False,
-    "jax_disable_vmap_shmap_error": False,
-    "jax_distributed_debug": False,
-    "jax_dump_ir_modes": "stablehlo",
-    "jax_dump_ir_to": "",
-    "jax_embedded_constants_max_bytes": 32,
-    "jax_enable_pgle": False,
-    "jax_enable_preemption_service": True,
-    "jax_enable_recoverability": False,
-    "jax_exec_time_optimization_effort": 0.0,
-    "jax_experimental_unsafe_xla_runtime_errors": False,
-    "jax_export_calling_convention_version": 10,
-    "jax_export_ignore_forward_compatibility": False,
-    "jax_force_dcn_cross_host_transfers": False,
-    "jax_hlo_source_file_canonicalization_regex": None,
-    "jax_include_debug_info_in_dumps": True,
-    "jax_include_full_tracebacks_in_locations": True,
-    "jax_memory_fitting_effort": 0.0,
-    "jax_memory_fitting_level": "O2",
-    "jax_mock_gpu_topology": "",
-    "jax_mutable_array_checks": True,
-    "jax_num_generated_cases": 10,
-    "jax_optimization_level": "UNKNOWN",
-    "jax_persistent_cache_enable_xla_caches": "xla_gpu_per_fusion_autotune_cache_dir",
-    "jax_persistent_cache_min_compile_time_secs": 1.0,
-    "jax_persistent_cache_min_entry_size_bytes": 0,
-    "jax_pgle_aggregation_percentile": 90,
-    "jax_pgle_profiling_runs": 3,
-    "jax_pjrt_client_create_options": None,
-    "jax_raise_persistent_cache_errors": False,
-    "jax_refs_to_pins": False,
-    "jax_remat3": False,
-    "jax_remove_size_one_mesh_axis_from_type": False,
-    "jax_rocm_visible_devices": "all",
-    "jax_scan3": False,
-    "jax_send_traceback_to_runtime": "off",
-    "jax_serialization_version": 0,
-    "jax_share_binary_between_hosts": False,
-    "jax_skip_slow_tests": False,
-    "jax_sort_devices_by_process_index": True,
-    "jax_source_url_schema": None,
-    "jax_test_dut": "",
-    "jax_thread_guard": False,
-    "jax_threefry_gpu_kernel_lowering": False,
-    "jax_traceback_in_locations_limit": 100,
-    "jax_tracer_error_num_traceback_frames": 5,
-    "jax_use_magma": "auto",
-    "jax_use_shardy_partitioner": True,
-    "jax_use_simplified_jaxpr_constants": False,
-    "jax_xla_backend": "",
-    "jax_xla_profile_version": 0,
-    "check_vma": False,
-    "eager_constant_folding": False,
-    "exclude_test_targets": "",
-    "jax2tf_associative_scan_reductions": False,
-    "jax2tf_default_native_serialization": True,
-    "jax_cpu_get_global_topology_timeout_minutes": 5,
-    "jax_cpu_get_local_topology_timeout_minutes": 2,
-    "jax_cross_host_transfer_socket_address": "",
-    "jax_cross_host_transfer_timeout_seconds": None,
-    "jax_cross_host_transfer_transfer_size": None,
-    "jax_cross_host_transport_addresses": "",
-    "jax_debug_leaked_clients_on_clear_backends": False,
-    "jax_mosaic_allow_hlo": False,
-    "jax_oneapi_visible_devices": "all",
-    "jax_pallas_use_mosaic_gpu": True,
-    "jax_pallas_verbose_errors": False,
-    "jax_ragged_dot_use_gpu_pallas_triton_lowering": False,
-    "jax_ragged_dot_use_ragged_dot_instruction": True,
-    "jax_remove_custom_partitioning_ptr_from_cache_key": False,
-    "jax_share_binary_between_hosts_timeout_ms": 1200000,
-    "jax_test_num_threads": 0,
-    "jax_test_with_persistent_compilation_cache": False,
-    "jax_use_emit_pipeline_primitive": False,
-    "max_cases_sampling_retries": 100,
-    "mock_num_gpu_processes": 0,
-    "test_targets": "",
-}.items():
+for _name, _default in ACCEPTED.items():
     _flag(_name, _default, _same, "accepted for compatibility")
 
 _TRACE_FLAGS = tuple(flag for flag in FLAGS.values() if flag.in_context)

@@ -21,6 +21,7 @@ from pullback.backends.llvm import native, os_shim
 from pullback.backends.llvm.cache import disk_cache, kernel_key
 from pullback.backends.llvm.called import functions_text, provide_functions
 from pullback.backends.llvm.compiler import load_text
+from pullback.backends.llvm.pool_text import POOL_BYTES
 from pullback.backends.llvm.rem_pio2 import REM_PIO2
 from pullback.backends.llvm.stencils import provide_stencils
 from pullback.backends.llvm.table import (
@@ -77,7 +78,7 @@ class Runtime:
         libc = os_shim.libc()
         self.table = libc.calloc(TABLE_ENTRIES, 8)
         attach(self.table)
-        self.pool = (libc.calloc(1, native.POOL_BYTES + 64) + 63) & ~63
+        self.pool = (libc.calloc(1, POOL_BYTES + 64) + 63) & ~63
         self.workers = 0
         self.usual = min(os_shim.cpu_count(), 64)
         for name in ("memcpy", "memmove", "memset"):
@@ -113,7 +114,7 @@ class Runtime:
 
     def prepare_pool(self) -> None:
         """Zeroes the pool's state and writes the functions it uses."""
-        ctypes.memset(self.pool, 0, native.POOL_BYTES)
+        ctypes.memset(self.pool, 0, POOL_BYTES)
         _word(self.pool + 384).value = _SPIN_CYCLES
         names = (
             "syscall",
