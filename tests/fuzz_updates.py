@@ -8,14 +8,20 @@ numbers, which every dtype holds.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
+
+import pullback
+from pullback.backends.llvm import compiler, stencils, tier
+from pullback.backends.llvm.target import host_target
 
 DTYPES = ("float32", "int32", "float64", "bfloat16", "float16", "complex64", "int8", "uint8",
           "int64", "bool", "float32", "int32")  # fmt: skip
@@ -304,22 +310,26 @@ def draw(rng: Any) -> Draw:
     return Draw(body, arrays, steps, around)
 
 
-@contextmanager
-def code(pb: Any, kind: str) -> Iterator[None]:
-    """Kernels are compiled one way: from stencils first, quickly by LLVM, or well."""
-    from pullback.backends.llvm import tier
+KINDS = "stencils", "quick", "good"
 
-    before = tier.haste
-    made = {
+
+@contextmanager
+def code(kind: str) -> Iterator[None]:
+    """Kernels are compiled one way, and none is known: from stencils where these cover them,
+    quickly by LLVM, or well."""
+    haste = {
         "stencils": tier.Haste(True, True, False, False, True, 1e9),
         "quick": tier.Haste(True, True, False, False, False, 0.0),
         "good": tier.Haste(False, False),
-    }
-    tier.haste = lambda *_, **__: made[kind]
-    try:
+    }[kind]
+    stencils.provide_stencils(host_target())
+    with (
+        mock.patch.dict(os.environ, PULLBACK_CACHE="0"),
+        mock.patch.object(tier, "haste", lambda *_, **__: haste),
+    ):
+        compiler._live.clear()
+        compiler._recent.clear()
         yield
-    finally:
-        tier.haste = before
 
 
 def differing(pb: Any, d: Draw, kinds: Any) -> Iterator[str]:
@@ -337,7 +347,7 @@ def differing(pb: Any, d: Draw, kinds: Any) -> Iterator[str]:
         f = lambda *xs: d.run(Ours(pb), xs)
         wanted = d.run(Plain(), d.arrays)
     for kind in kinds:
-        with code(pb, kind):
+        with code(kind):
             compiled = pb.jit(lambda *xs: f(*xs))
             for call in range(2):
                 got = compiled(*d.arrays)
@@ -347,15 +357,13 @@ def differing(pb: Any, d: Draw, kinds: Any) -> Iterator[str]:
                         yield f"{kind}, call {call}, output {k}: {x} instead of {y}"
 
 
-def main(seed: int, count: int, kinds: Any = ("stencils", "quick", "good")) -> int:
-    import pullback as pb
-
+def main(seed: int, count: int, kinds: Any = KINDS) -> int:
     wrong = 0
     for number in range(count):
         d = draw(np.random.default_rng([seed, number]))
-        with pb.enable_x64(True):
+        with pullback.enable_x64(True):
             try:
-                found = list(differing(pb, d, kinds))
+                found = list(differing(pullback, d, kinds))
             except Exception as error:
                 found = [f"{type(error).__name__}: {error}"]
         for text in found[:2]:
