@@ -317,14 +317,11 @@ KINDS = "stencils", "quick", "good"
 def code(kind: str) -> Iterator[None]:
     """Kernels are compiled one way, and none is known: from stencils where these cover them,
     quickly by LLVM, or well."""
-    haste = {
-        "stencils": tier.Haste(True, True, False, False, True, 1e9),
-        "quick": tier.Haste(True, True, False, False, False, 0.0),
-        "good": tier.Haste(False, False),
-    }[kind]
+    haste = tier.Haste(kind != "good", kind != "good")
+    switches = {"PULLBACK_CACHE": "0", "PULLBACK_STENCILS": str(int(kind == "stencils"))}
     stencils.provide_stencils(host_target())
     with (
-        mock.patch.dict(os.environ, PULLBACK_CACHE="0"),
+        mock.patch.dict(os.environ, switches),
         mock.patch.object(tier, "haste", lambda *_, **__: haste),
     ):
         compiler._live.clear()
