@@ -8,7 +8,7 @@ import pytest
 from linked_code import run
 
 import pullback as pb
-from pullback.backends.llvm import link, loader
+from pullback.backends.llvm import compiler, link, loader, tier
 from pullback.backends.llvm.compiler import emit_module
 from pullback.backends.llvm.driver import PlanError
 from pullback.backends.llvm.patched import patched
@@ -114,3 +114,21 @@ def test_products_are_shared_without_llvm():
         again = np.asarray(pb.jit(function)(x, y))
     assert got.tobytes() == again.tobytes()
     np.testing.assert_allclose(got, np.tanh(x @ y + 1.2345), atol=1e-4)
+
+
+def test_first_code_that_runs_longer_is_divided_sooner(monkeypatch):
+    """LLVM's quick code of so much is not cut for threads, slower code is; of little, nothing."""
+    divided = []
+
+    def watched(kernel, target, stencils, shared=False, *more):
+        divided.append(shared)
+        return patched(kernel, target, stencils, shared, *more)
+
+    monkeypatch.setattr(compiler, "patched", watched)
+    for seconds, expected in ((2e-4, tier.enabled()), (1e-6, False)):
+        haste = tier.haste(1e7, seconds, seconds, False, statements=22)
+        assert not haste.shared or not tier.enabled()
+        order = compiler._Ordered(rows_kernel(4, SPLIT), haste)
+        if tier.enabled():
+            assert order.put_together(host_target()) is not None
+            assert divided.pop() is expected

@@ -501,7 +501,7 @@ class _Ordered:
         if stencils is None or waits(kernel) or _debug():
             return None
         start = time.perf_counter()
-        image = patched(kernel, target, stencils, haste.shared, not haste.stencils)
+        image = patched(kernel, target, stencils, haste.divided, not haste.stencils)
         self.text_seconds = time.perf_counter() - start
         if image is not None:
             self.is_quick, self.origin = True, "stencils"

@@ -54,7 +54,8 @@ LOST_ONE_BY_ONE, LOST_IN_LANES = 16.0, 10.0
 SHARING = 2  # threads that a first run can count on
 # Cutting loops for threads is more code, of a kernel of many loops much more; quick code of kernels
 # that run so long is cut, and that run so long a statement: scatters into a thousand places take
-# 2 ms less to be compiled uncut, and 0.7 ms more in a first run.
+# 2 ms less to be compiled uncut, and 0.7 ms more in a first run. Code from stencils is cut where it
+# runs that long itself: a chunk is thirty instructions more.
 SHARED, SHARED_STATEMENT = 5e-4, 8e-6
 # Quick code of tile functions takes fifty times as long: for programs of fewer operations only.
 QUICK_WORK = 1e6
@@ -106,7 +107,8 @@ class Watched(Protocol):
 class Haste:
     """Whether quick code does: of a kernel, and of the tile functions that it calls; and whether
     quick code of the kernel is for several threads, as good code is, or without lanes; and whether
-    code from stencils does (patched.py), or up to which density if its long loops run in lanes."""
+    code from stencils does (patched.py), or up to which density if its long loops run in lanes, and
+    whether that is for several threads, as it runs longer."""
 
     kernel: bool
     tiles: bool
@@ -114,6 +116,7 @@ class Haste:
     alone: bool = False
     stencils: bool = True
     lanes: float = 1.0
+    divided: bool = False
 
     def of(self, tile: str) -> bool:
         """Whether it does for a tile function by this name: what only transposes is a few times
@@ -191,10 +194,11 @@ def haste(work: float, seconds: float, own: float, tiles: bool, statements: int 
     alone = statements >= FEW_STATEMENTS and own <= statements * ALONE
     alone = quick and alone and not shared
     spared = SPARED + statements * SPARED_STATEMENT
-    wall = own / min(SHARING, cpu_count()) if shared else own
+    divided = shared or own * LOST_IN_LANES > SHARED
+    wall = own / min(SHARING, cpu_count()) if divided else own
     stencils = alone or (quick and own * LOST_ONE_BY_ONE <= spared)
     lanes = spared / max(wall * LOST_IN_LANES, 1e-9) if quick else 0.0
-    return Haste(quick, little, shared, alone, stencils, lanes)
+    return Haste(quick, little, shared, alone, stencils, lanes, divided)
 
 
 class _Polite:
