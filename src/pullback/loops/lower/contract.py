@@ -34,7 +34,8 @@ from pullback.loops.lower.graph import (
 )
 from pullback.loops.lower.masked import bare_mask, masked_term
 from pullback.loops.lower.narrow import DEEP, emit_narrow, is_narrow
-from pullback.loops.lower.product import InPlace, Product, emit_product, in_place, tile_type
+from pullback.loops.lower.operands import InPlace, Product, in_place, tile_type
+from pullback.loops.lower.product import emit_product
 from pullback.loops.lower.reduce import accumulator
 from pullback.loops.ops import FLOATS, identity_of
 from pullback.loops.tiles import WORDS, takes_pairs

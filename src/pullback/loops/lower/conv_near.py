@@ -20,7 +20,7 @@ from pullback.loops.ir import Atom, Buf, Call, Const, Var
 from pullback.loops.lower.conv_axes import Axis, Form, Line, levels, merged
 from pullback.loops.lower.elementwise import scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Node, Opaque
-from pullback.loops.lower.product import InPlace, Product
+from pullback.loops.lower.operands import InPlace, Product
 from pullback.loops.lower.statements import box
 from pullback.loops.ops import identity_of, storage_bytes
 from pullback.loops.tiles import turn_name

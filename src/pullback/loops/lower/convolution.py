@@ -31,7 +31,8 @@ from pullback.loops.lower.conv_near import (
 )
 from pullback.loops.lower.elementwise import RULES, literal, scalar_convert
 from pullback.loops.lower.graph import Graph, Node, Opaque, part_dtype, read
-from pullback.loops.lower.product import InPlace, Product, emit_product, tile_type
+from pullback.loops.lower.operands import InPlace, Product, tile_type
+from pullback.loops.lower.product import emit_product
 from pullback.loops.ops import FLOATS
 from pullback.records import replaced
 

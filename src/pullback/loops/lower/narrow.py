@@ -13,7 +13,8 @@ from typing import Any
 
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Buf
-from pullback.loops.lower.product import PARALLEL, Blocks, Product, tile_type
+from pullback.loops.lower.operands import Product, tile_type
+from pullback.loops.lower.product import PARALLEL, Blocks
 from pullback.loops.lower.statements import box
 from pullback.loops.tiles import DOTS, LINE, TILE_TYPES, dots_name
 
@@ -101,9 +102,9 @@ class _Narrow(Blocks):
             start = b.mul(idx[0], step)
             a0 = b.linear([(place.base(b, self.bi), 1), (i0, row), (start, 1)])
             args: list[Any] = [
-                place.buf(b), a0, row, rows, self._rest(idx[0], step, p.depth),
+                place.buf(b), a0, row, rows, self.rest(idx[0], step, p.depth),
                 self.turned, b.add(self.base, start), self.apart, buf, c0, ldc, idx[0],
             ]  # fmt: skip
-            self._call(dots_name(p.acc, p.n), args, (place.buf(b), self.turned), buf)
+            self.call(dots_name(p.acc, p.n), args, (place.buf(b), self.turned), buf)
 
         box(b, (-(-p.depth // step),), block, "seq", parallel=False)

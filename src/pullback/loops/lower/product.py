@@ -11,22 +11,18 @@ are formed, and in which order, depends on the extents only.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from pullback.loops.build import TRUE, Builder, Index
-from pullback.loops.ir import Atom, Buf, Call, Const, Var
-from pullback.loops.lower.graph import Node
+from pullback.loops.build import Builder, Index
+from pullback.loops.ir import Atom, Buf
+from pullback.loops.lower.operands import InPlace, Product, acc_bits
+from pullback.loops.lower.packing import TASKS, Packing
 from pullback.loops.lower.statements import box
-from pullback.loops.ops import FLOATS, identity_of
-from pullback.loops.tiles import FLAT, LINE, TILE_TYPES, flat_name, pack_name, tile_name, turn_name
-from pullback.records import record, replaced
+from pullback.loops.tiles import FLAT, LINE, TILE_TYPES, flat_name, tile_name, turn_name
+from pullback.records import replaced
 
-__all__ = [
-    "PARALLEL", "Blocks", "InPlace", "Product", "emit_product", "in_place", "task_rows",
-    "tile_type",
-]  # fmt: skip
+__all__ = ["PARALLEL", "Blocks", "emit_product", "task_rows"]
 
 BLOCK_K = 1024  # of the contracted index: what is in use of both operands stays in the cache
 LOCAL_K = 256  # where a task packs several panels of B: they are read in longer stretches
@@ -40,121 +36,7 @@ LARGE = 4 << 20  # bytes
 BLOCK_ROWS = 252
 HALF_CACHE = 1 << 20  # bytes of one operand that stay in a core's cache
 DIRECT = 128 << 10  # bytes of a right operand that is read without packing
-TURNED = 512  # of the contracted index, of a block that is transposed
-TURNED_ROWS = 64  # rows of a block of A that are transposed at once
-TASKS = 8  # blocks that a product is cut into when it is worth several threads
 PARALLEL = 400_000  # multiplications below which it is not
-
-
-def tile_type(acc: str) -> str | None:
-    """The type that a product of this accumulator is computed in; None if there is none."""
-    if acc.replace("u", "i") in TILE_TYPES:
-        return acc
-    return "i32" if acc in ("i8", "u8", "i16", "u16") else None
-
-
-@record(eq=True, frozen=False)
-class InPlace:
-    """An operand that is read where it lies: `base` for a batch index, the rows as (w, s0, s1),
-    the contracted index as (n1, n2, len, t1, t2, ks). For a right operand, columns take the place
-    of rows; `panel` is the stride of its panels where they do not lie side by side."""
-
-    buf: Callable[[Builder], Buf]
-    base: Callable[[Builder, Index], Index]
-    rows: tuple[int, int, int]
-    depth: tuple[int, int, int, int, int, int]
-    panel: int = 0
-
-
-@record(eq=True, frozen=False)
-class Product:
-    """C[b, i, j] = sum over k of A[b, i, k] * B[b, k, j].
-
-    `left(b, bi, i, k)` and `right(b, bi, k, j)` give elements for packing; `put(b, bi, i, j, v)`
-    takes those of C, unless they go straight `into` a buffer: (buffer, base of the batch index,
-    row stride). With `pairs` the numbers are complex: elements are pairs, and the in-place forms
-    count reals. Where only some columns count, `columns` is (groups, how many of a group, from one
-    group to the next). `shared` says that B does not depend on the batch index, `fixed` that
-    operands are read in place whatever their strides. `words` names the tile functions of elements
-    that are words of 32 bits: four bytes, or two numbers of half the width, along the contracted
-    index.
-
-    `near` brings what a batch index reads of A to scratch: `left_place` says how that is read. Then
-    C has `stacked` blocks of m rows each, from `left_apart` to the next in A and from `into_apart`
-    to the next in the buffer of C. `lines` says how many lines a batch index has: rows are lines of
-    `line` rows each, or the groups of `columns` are lines. With `turned`, elements are put along
-    rows, in lines of so many, and `into` is C transposed. `right_source` is where a B that is to be
-    packed lies, `right_form` the form of the packed B.
-    """
-
-    acc: str
-    batch: int
-    m: int
-    n: int
-    depth: int
-    left: Callable[..., Any]
-    right: Callable[..., Any]
-    put: Callable[..., None]
-    left_place: InPlace | None = None
-    right_place: InPlace | None = None
-    left_rows: bool = False  # neighbours in memory are rows of A
-    right_depth: bool = False  # neighbours in memory are along the contracted index
-    into: Callable[[Builder, Index], tuple[Buf, Index, int]] | None = None
-    pairs: bool = False
-    columns: tuple[int, int, int] | None = None
-    shared: bool = False
-    fixed: bool = False
-    words: str | None = None
-    right_source: InPlace | None = None
-    near: Callable[[Builder, Index, bool], Buf] | None = None
-    stacked: int = 1
-    left_apart: int = 0
-    into_apart: int = 0
-    lines: Callable[[Builder, Index], Atom | int] | None = None
-    line: int = 1
-    turned: int = 0
-    right_form: tuple[int, int, int, int, int, int] | None = None
-
-
-def _levels(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, int]]:
-    """(extent, stride) of some axes of a row-major array, neighbours merged."""
-    found: list[tuple[int, int]] = []
-    for k in axes:
-        n, stride = shape[k], math.prod(shape[k + 1 :])
-        if n == 1:
-            continue
-        if found and found[-1][1] == n * stride:
-            found[-1] = (found[-1][0] * n, stride)
-        else:
-            found.append((n, stride))
-    return found
-
-
-def in_place(
-    x: Node, batch: Sequence[int], free: Sequence[int], deep: Sequence[int], pairs: bool
-) -> InPlace | None:
-    """How an operand is read where it lies, if its axes allow it."""
-    unit = 2 if pairs else 1
-    rows, depth = _levels(x.shape, free), _levels(x.shape, deep)
-    if pairs and depth and depth[-1][1] == 1:
-        depth[-1] = (2 * depth[-1][0], 1)
-        depth[:-1] = [(n, 2 * s) for n, s in depth[:-1]]
-    elif pairs:
-        depth = [*((n, 2 * s) for n, s in depth), (2, 1)]
-    if len(rows) > 2 or len(depth) > 3 or x.slot is None:
-        return None
-    rows = [(1, 0)] * (2 - len(rows)) + [(n, s * unit) for n, s in rows]
-    depth = [(1, 0)] * (3 - len(depth)) + depth
-    (_, s1), (w, s0) = rows
-    (n1, t1), (n2, t2), (length, ks) = depth
-    slot, shape = x.slot, x.shape
-
-    def base(b: Builder, bi: Index) -> Index:
-        parts = zip(b.unravel(bi, [shape[k] for k in batch]), batch, strict=True)
-        offset = b.linear([(i, math.prod(shape[k + 1 :])) for i, k in parts])
-        return b.add(b.mul(offset, unit), slot.base(b))
-
-    return InPlace(slot.buf, base, (w, s0, s1), (n1, n2, length, t1, t2, ks))
 
 
 def emit_product(b: Builder, p: Product) -> None:
@@ -199,7 +81,7 @@ def _right_in_place(p: Product) -> bool:
         p.left_place is None or p.left_place.depth[:3] != place.depth[:3]
     ):
         return False
-    size = TILE_TYPES[_bits(p.acc)]
+    size = TILE_TYPES[acc_bits(p.acc)]
     return p.depth * p.n * size <= DIRECT or p.m <= FEW or p.n <= 4 * LINE // size
 
 
@@ -207,7 +89,7 @@ def _left_in_place(p: Product) -> bool:
     """A is read where it lies if the contracted index is contiguous, or it is small."""
     place = p.left_place
     assert place is not None
-    small = p.m * p.depth * TILE_TYPES[_bits(p.acc)] <= DIRECT // 2
+    small = p.m * p.depth * TILE_TYPES[acc_bits(p.acc)] <= DIRECT // 2
     return place.depth[5] == 1 or small or p.n <= 32
 
 
@@ -223,27 +105,18 @@ def task_rows(m: int, lines: int) -> int:
 
 def _crowded(p: Product) -> bool:
     """Whether the rows of a B that lies in memory begin whole pages apart."""
-    place, size = p.right_place, TILE_TYPES[_bits(p.acc)]
+    place, size = p.right_place, TILE_TYPES[acc_bits(p.acc)]
     return place is not None and place.depth[5] >= p.n and place.depth[5] * size % PAGE == 0
 
 
-def _bits(acc: str) -> str:
-    return acc.replace("u", "i")
-
-
-def _packed(p: Product) -> str:
-    """The type of packed elements."""
-    return "u32" if p.words and p.acc in FLOATS else p.acc
-
-
-class Blocks:
+class Blocks(Packing):
     """The product of one batch index."""
 
     def __init__(self, b: Builder, p: Product, bi: Index, parallel: bool) -> None:
         self.b, self.p, self.bi, self.parallel = b, p, bi, parallel
         unit = 2 if p.pairs else 1
         self.m, self.n, self.depth = p.m, p.n * unit, p.depth * unit
-        self.line = LINE // TILE_TYPES[_bits(p.acc)]
+        self.line = LINE // TILE_TYPES[acc_bits(p.acc)]
         self.panel = self.line * min(self._lines(), -(-self.n // self.line))
         self.rows, self.cols = self._block_sizes()
         self.tall, self.broad = -(-self.m // self.rows), -(-self.n // self.cols)
@@ -281,7 +154,7 @@ class Blocks:
 
     def _block_sizes(self) -> tuple[int, int]:
         """Rows and columns of a task."""
-        size = TILE_TYPES[_bits(self.p.acc)]
+        size = TILE_TYPES[acc_bits(self.p.acc)]
         self.local = False
         if self.p.columns is not None:
             return min(self.m, BLOCK_ROWS), self.n
@@ -321,7 +194,7 @@ class Blocks:
     def _mostly_stores(self) -> bool:
         """Whether C is long and takes little to compute: it is written row by row then, as memory
         lies, not panel by panel."""
-        size = TILE_TYPES[_bits(self.p.acc)]
+        size = TILE_TYPES[acc_bits(self.p.acc)]
         return (
             self.p.near is None
             and self.m > FEW
@@ -360,276 +233,13 @@ class Blocks:
             self.early = self.pack_left(*whole, parallel=self.parallel)
         box(b, (self.tall, self.broad), self.task, "seq", parallel=self.parallel)
 
-    def pack_right(
-        self, columns: tuple[Index, int], depth: tuple[Index, int, Any], parallel: bool
-    ) -> InPlace:
-        """Panels [block of columns][contracted index][column], zeros beyond the edge: (first, most)
-        columns and (first, most, how many if fewer) of the contracted index."""
-        b, p, panel = self.b, self.p, self.panel
-        j0, cols = columns
-        k0, deep, length = depth
-        unit = 2 if p.pairs else 1
-        blocks, wide, steps = -(-cols // panel), panel // unit, deep // unit
-        kind = _packed(p)
-        buf = b.scratch(kind, blocks * deep * panel, "panel")
-        form = (1, 1, deep, 0, 0, panel)
-        if p.right_form is not None:
-            n1, n2, inner, t1, t2, ks = p.right_form
-            form = (n1, n2, inner, t1 * panel, t2 * panel, ks * panel)
-        made = InPlace(lambda _b: buf, lambda _b, _i: 0, (panel, 1, 0), form, deep * panel)
-        if p.right_source is not None:
-            along = p.right_source.depth[5] == 1 and p.right_source.rows[1] != 1
-            copy = self.turn_right if along else self.lay_right
-            copy(p.right_source, buf, columns, depth, parallel)
-            return made
-        if p.right_depth and not p.pairs and p.words is None:
-            self.turn_read(buf, columns, depth, parallel)
-            return made
-        zero = identity_of("add", kind)
-
-        def put(jb: Index, k: Index, v: Index) -> None:
-            j = b.linear([(self._part(j0), 1), (jb, wide), (v, 1)])
-            inside = b.in_range(j, 0, p.n)
-            saved = b.mask
-            b.mask = None if inside == TRUE else b.both(saved, inside)
-            value = p.right(b, self.bi, b.add(self._part(k0), k), j)
-            b.mask = saved
-            if not p.pairs:
-                self._store(buf, (jb, k, v), (blocks, deep, panel), b.select(inside, value, zero))
-                return
-            re, im = (b.select(inside, x, zero) for x in value)
-            minus = b.let("neg", (im,), p.acc)
-            for r, c, x in ((0, 0, re), (0, 1, im), (1, 0, minus), (1, 1, re)):
-                row, col = b.linear([(k, 2), (r, 1)]), b.linear([(v, 2), (c, 1)])
-                self._store(buf, (jb, row, col), (blocks, deep, panel), x)
-
-        order = (0, 2, 1) if p.right_depth else (1, 0, 2)
-        # A panel's width is the same in all products: a literal, so that its lines are copied
-        # without counting.
-        shape, ends = (blocks, steps, wide), (None, length, Const(wide, "i64"))
-
-        def nest(level: int, place: tuple[Index, ...], parallel: bool) -> None:
-            if level == 3:
-                found = dict(zip(order, place, strict=True))
-                put(found[0], found[1], found[2])
-                return
-            axis = order[level]
-            wanted = parallel and level < 2 and shape[axis] >= 4
-            kind = "vector" if level == 2 else "parallel" if wanted else "seq"
-
-            def body(i: Index) -> Sequence[Atom]:
-                nest(level + 1, (*place, i), parallel and not wanted)
-                return ()
-
-            b.loop(shape[axis], kind, body, hi=ends[axis])
-
-        nest(0, (), parallel)
-        return made
-
-    def _columns_from(self, first: Index, most: int) -> Atom:
-        """How many columns a part has that begins at column `first`: `most`, fewer at the end."""
-        rest = self.b.atom(self.b.linear([(first, -1), (self.n, 1)]))
-        return self.b.let("clamp", (self.b.dim(0), rest, self.b.dim(most)), "i64")
-
-    def lay_right(
-        self,
-        source: InPlace,
-        buf: Buf,
-        columns: tuple[Index, int],
-        depth: tuple[Index, int, Any],
-        parallel: bool,
-    ) -> None:
-        """Panels of a B whose rows are contiguous in memory, some of them by a task."""
-        b, panel = self.b, self.panel
-        j0, cols = columns
-        k0, deep, length = depth
-        stride, base = source.depth[5], source.base(b, self.bi)
-        blocks = -(-cols // panel)
-        parts = min(TASKS, blocks) if parallel else 1
-        most = -(-blocks // parts) * panel
-
-        def part(t: Index) -> Sequence[Atom]:
-            first = b.linear([(j0, 1), (t, most)])
-            ends = first if isinstance(first, int) else None
-            count: Atom | int = most
-            if ends is None or ends + most > self.n or most > cols:
-                count = self._columns_from(first, min(most, cols))
-            at = b.linear([(base, 1), (first, 1), (k0, stride)])
-            rows = deep if length is None else length
-            to = b.mul(t, most * deep)
-            args = [source.buf(b), at, stride, rows, count, buf, to, deep * panel]
-            name = pack_name(self.p.acc, panel // self.line)
-            self._call(name, args, (source.buf(b), buf), buf)
-            return ()
-
-        b.loop(-(-blocks * panel // most), "parallel" if parts > 3 else "seq", part)
-
-    def turn_right(
-        self,
-        source: InPlace,
-        buf: Buf,
-        columns: tuple[Index, int],
-        depth: tuple[Index, int, Any],
-        parallel: bool,
-    ) -> None:
-        """Panels of a B whose columns are contiguous in memory, or in stretches of it: transposed,
-        block by block. What lies beyond the last column is never read."""
-        b, panel, stride = self.b, self.panel, source.rows[1]
-        name, buffer = turn_name(_packed(self.p)), source.buf(b)
-        j0, cols = columns
-        k0, deep, length = depth
-        base = source.base(b, self.bi)
-
-        def block(jb: Index) -> Sequence[Atom]:
-            first = b.linear([(j0, 1), (jb, panel)])
-            left = self._columns_from(first, panel)
-            at, to = b.linear([(base, 1), (first, stride)]), b.mul(jb, deep * panel)
-            if stretches == 1:
-                args = [buffer, b.add(at, k0), stride, left, length or deep, buf, to, panel]
-                self._call(name, args, (buffer, buf), buf)
-                return ()
-
-            def stretch(s: Index) -> Sequence[Atom]:
-                begin = b.let("max", (b.atom(b.mul(s, most)), b.atom(k0)), "i64")
-                stop = b.let("min", (b.atom(b.linear([(s, most), (most, 1)])), b.atom(end)), "i64")
-                count = b.let("sub", (stop, begin), "i64")
-                k = b.to_index(begin, 0, stretches * most)
-                inside = b.linear([(at, 1), (k, 1), (s, apart - most)])
-                done = b.linear([(to, 1), (k, panel), (k0, -panel)])
-                args = [buffer, inside, stride, left, count, buf, done, panel]
-                self._call(name, args, (buffer, buf), buf)
-                return ()
-
-            b.loop(stretches, "seq", stretch, lo=lo, hi=hi)
-            return ()
-
-        # The contracted index runs over stretches of `most` elements, `apart` from each other.
-        _, stretches, most, _, apart, _ = source.depth
-        some = deep if length is None else b.to_index(length, 0, deep)
-        end = b.linear([(k0, 1), (some, 1)])
-        lo = b.atom(b.div(k0, most))
-        hi = b.atom(b.div(b.linear([(end, 1), (most - 1, 1)]), most))
-        blocks = -(-cols // panel)
-        b.loop(blocks, "parallel" if parallel and blocks >= 4 else "seq", block)
-
-    def turn_read(
-        self,
-        buf: Buf,
-        columns: tuple[Index, int],
-        depth: tuple[Index, int, Any],
-        parallel: bool,
-    ) -> None:
-        """Panels of a B that is read along the contracted index: some of it goes to scratch as it
-        is read, and from there transposed to its place."""
-        b, p, panel = self.b, self.p, self.panel
-        j0, cols = columns
-        k0, deep, length = depth
-        most = max(1, min(deep, TURNED))
-
-        def block(jb: Index) -> Sequence[Atom]:
-            first = b.linear([(j0, 1), (jb, panel)])
-            left = self._columns_from(first, panel)
-            some = b.scratch(p.acc, panel * most, "read")
-
-            def chunk(kb: Index) -> Sequence[Atom]:
-                start = b.mul(kb, most)
-                end = length if length is not None else b.dim(deep)
-                rest = b.let("sub", (end, b.atom(start)), "i64")
-                count = b.let("clamp", (b.dim(0), rest, b.dim(most)), "i64")
-
-                def column(v: Index) -> Sequence[Atom]:
-                    def along(k: Index) -> Sequence[Atom]:
-                        at = b.linear([(k0, 1), (start, 1), (k, 1)])
-                        value = p.right(b, self.bi, at, b.add(first, v))
-                        b.store(some, b.atom(b.linear([(v, most), (k, 1)])), value)
-                        return ()
-
-                    b.loop(most, "vector", along, hi=count)
-                    return ()
-
-                b.loop(panel, "seq", column, hi=left)
-                to = b.linear([(jb, deep * panel), (start, panel)])
-                args = [some, 0, most, left, count, buf, to, panel]
-                self._call(turn_name(p.acc), args, (some, buf), buf)
-                return ()
-
-            b.loop(-(-deep // most), "seq", chunk)
-            return ()
-
-        blocks = -(-cols // panel)
-        b.loop(blocks, "parallel" if parallel and blocks >= 4 else "seq", block)
-
-    def _part(self, i: Index) -> Index:
-        """A number of reals as one of elements."""
-        return self.b.div(i, 2) if self.p.pairs else i
-
-    def _store(self, buf: Buf, idx: Sequence[Index], shape: Sequence[int], value: Atom) -> None:
-        self.b.store(buf, self.b.atom(self.b.ravel(idx, shape)), value)
-
-    def pack_left(
-        self,
-        rows: tuple[Index, int, Any],
-        depth: tuple[Index, int, Any],
-        parallel: bool = False,
-    ) -> InPlace:
-        """A block of A in scratch: (first, most, how many if fewer) of rows and of the contracted
-        index."""
-        b, p, pairs = self.b, self.p, 2 if self.p.pairs else 1
-        first, m, count = rows
-        start, deep, length = depth
-        buf = b.scratch(_packed(p), m * deep, "rows")
-        by_rows = p.left_rows and not p.pairs
-        s0, ks = (1, m) if by_rows else (deep, 1)
-
-        def put(i: Index, k: Index) -> None:
-            value = p.left(b, self.bi, b.add(first, i), b.add(start, k))
-            if pairs == 1:
-                b.store(buf, b.atom(b.linear([(i, s0), (k, ks)])), value)
-                return
-            for part, x in enumerate(value):
-                b.store(buf, b.atom(b.linear([(i, deep), (k, 2), (part, 1)])), x)
-
-        loops = [(m, count if count != m else None), (deep // pairs, length)]
-        if by_rows:
-            loops.reverse()
-
-        def outer(x: Index) -> Sequence[Atom]:
-            def inner(y: Index) -> Sequence[Atom]:
-                put(*((y, x) if by_rows else (x, y)))
-                return ()
-
-            b.loop(loops[1][0], "vector", inner, hi=loops[1][1])
-            return ()
-
-        kind = "parallel" if parallel and loops[0][0] >= 4 else "seq"
-        b.loop(loops[0][0], kind, outer, hi=loops[0][1])
-        if by_rows and p.words:  # their tiles want the contracted index contiguous
-            buf, s0, ks = self.turn_left(buf, m, deep, parallel), deep, 1
-        return InPlace(lambda _b: buf, lambda _b, _i: 0, (m, s0, 0), (1, 1, deep, 0, 0, ks))
-
-    def turn_left(self, source: Buf, m: int, deep: int, parallel: bool) -> Buf:
-        """A block of A whose rows are contiguous, transposed."""
-        b, name = self.b, turn_name(_packed(self.p))
-        buf = b.scratch(_packed(self.p), m * deep, "turned")
-
-        def block(t: Index) -> Sequence[Atom]:
-            first = b.mul(t, TURNED_ROWS)
-            rest = self._rest(t, TURNED_ROWS, m)
-            args = [source, first, m, deep, rest, buf, b.mul(first, deep), deep]
-            self._call(name, args, (source, buf), buf)
-            return ()
-
-        blocks = -(-m // TURNED_ROWS)
-        b.loop(blocks, "parallel" if parallel and blocks >= 4 else "seq", block)
-        return buf
-
     # ---- one task
 
     def task(self, idx: tuple[Index, ...]) -> None:
         b, p = self.b, self.p
         i0, j0 = b.mul(idx[0], self.rows), b.mul(idx[1], self.cols)
-        rows = self._rest(idx[0], self.rows, self.m)
-        cols = self._rest(idx[1], self.cols, self.n)
+        rows = self.rest(idx[0], self.rows, self.m)
+        cols = self.rest(idx[1], self.cols, self.n)
         lines: Atom | int | None = None
         if p.lines is not None:
             lines = p.lines(b, self.bi)
@@ -672,7 +282,7 @@ class Blocks:
                 target, base, step = place
                 at = b.linear([(base, 1), (t, p.into_apart), (j0, step)])
             args = [buf, b.mul(t, most * self.cols), self.cols, rows, cols, target, at, step]
-            self._call(turn_name(p.acc), args, (buf, target), target)
+            self.call(turn_name(p.acc), args, (buf, target), target)
             if place is None:
                 b.loop(self.cols, "seq", lambda c: column(t, c), hi=self._limit(cols))
             return ()
@@ -699,13 +309,6 @@ class Blocks:
     def _limit(self, n: Atom | int | None) -> Atom | None:
         return None if n is None or isinstance(n, int) else n
 
-    def _rest(self, t: Index, size: int, total: int) -> Atom | int:
-        """How much of a block is there."""
-        b = self.b
-        if total % size == 0:
-            return size
-        return b.let("min", (b.dim(size), b.atom(b.linear([(t, -size), (total, 1)]))), "i64")
-
     def follow(
         self,
         i0: Index,
@@ -730,7 +333,7 @@ class Blocks:
             def column(c: Index) -> Sequence[Atom]:
                 at = b.linear([(r, self.cols), (c, unit)])
                 parts = [b.load(buf, b.atom(b.add(at, q))) for q in range(unit)]
-                first = self._part(j0)
+                first = self.part(j0)
                 value = tuple(parts) if p.pairs else parts[0]
                 p.put(b, self.bi, b.add(i0, r), b.add(first, c), value)
                 return ()
@@ -771,7 +374,7 @@ class Blocks:
         def block(idx: tuple[Index, ...]) -> None:
             k1, k2, k3 = idx
             start = b.mul(k3, step)
-            part = self._rest(k3, step, length) if length else 0
+            part = self.rest(k3, step, length) if length else 0
             more = b.linear([(k1, counts[1] * counts[2]), (k2, counts[2]), (k3, 1)])
             inner = n2 if counts[1] == 1 else 1
             outer = n1 if counts[0] == 1 else 1
@@ -782,7 +385,7 @@ class Blocks:
             hi = None if isinstance(part, int) else self._halved(part)
             if a is None:
                 part_rows = (i0, self.rows, None if isinstance(rows, int) else rows)
-                a, first, a0 = self.pack_left(part_rows, (self._part(done), deep, hi)), 0, 0
+                a, first, a0 = self.pack_left(part_rows, (self.part(done), deep, hi)), 0, 0
             else:
                 t1, t2, ks = self.strides(a)
                 a0 = b.linear([(a.base(b, self.bi), 1), (k1, t1), (k2, t2), (start, ks)])
@@ -833,7 +436,7 @@ class Blocks:
             name = flat_name(p.acc, self.m) if flat else tile_name(p.words or p.acc, lines)
             reads = a.buf(b), panels
             if p.stacked == 1:
-                self._call(name, args, reads, buf)
+                self.call(name, args, reads, buf)
                 continue
             apart = p.into_apart if p.into is not None and not p.turned else self.rows * self.cols
             self._stacked(name, args, apart, reads, buf)
@@ -847,15 +450,7 @@ class Blocks:
         def block(t: Index) -> Sequence[Atom]:
             at = b.linear([(args[1], 1), (t, self.p.left_apart)])
             to = b.linear([(args[21], 1), (t, apart)])
-            self._call(name, [args[0], at, *args[2:21], to, *args[22:]], reads, writes)
+            self.call(name, [args[0], at, *args[2:21], to, *args[22:]], reads, writes)
             return ()
 
         b.loop(self.p.stacked, "seq", block)
-
-    def _call(self, name: str, args: list[Any], reads: tuple[Buf, Buf], writes: Buf) -> None:
-        b = self.b
-        given = tuple(x if isinstance(x, (Buf, Const, Var)) else b.atom(x) for x in args)
-        for buf in (*reads, writes):
-            b.loaded.add(buf)
-        b.stored.add(writes)
-        b.emit(Call((), name, given))
