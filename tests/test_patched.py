@@ -9,16 +9,22 @@ import numpy as np
 import pytest
 from linked_code import run
 
+import pullback
+import pullback.numpy as jnp
+from pullback import lax
 from pullback.backends.llvm import link, loader
 from pullback.backends.llvm.compiler import emit_module
 from pullback.backends.llvm.driver import Plan, PlanError, scalar_word
-from pullback.backends.llvm.patched import patched
+from pullback.backends.llvm.patch_trips import UNKNOWN, Trips
+from pullback.backends.llvm.patched import STENCIL, _Loops, patched
 from pullback.backends.llvm.stencils import SCALARS, provide_stencils, provided
 from pullback.backends.llvm.target import host_target
 from pullback.backends.llvm.threads import Context, prepare
+from pullback.loops import pipeline
 from pullback.loops.interpret import numpy_dtype
 from pullback.loops.ir import Buf, Carry, Const, For, Kernel, Let, Load, Store, Update, Var
 from pullback.loops.ops import BITS, FLOATS, OPS, type_error
+from pullback.runtime.executable import reference_rule
 
 prepare()
 provide_stencils(host_target())
@@ -191,6 +197,53 @@ def keys_of(kernel):
 
     assert patched(kernel, host_target(), Asked()) is not None
     return asked
+
+
+def first_kernel(function, *shapes):
+    """The kernel that does most of a function, and its sizes."""
+    closed = pullback.make_jaxpr(function)(*(jnp.zeros(s, "float32") for s in shapes))
+    program = pipeline.compile_jaxpr(closed, reference_rule)
+    number = max(range(len(program.kernels)), key=program.costs.__getitem__)
+    step = next(s for s in program.steps if getattr(s, "kernel", -1) == number)
+    return program.kernels[number], step.dims
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "least", "most"),
+    [  # stencils that a run executes, by hand
+        (lambda x: x * 2 + 1, (1_000_000,), 3e5, 1.2e6),  # load, mul, add, store: 125000 lanes
+        (lambda x: x.sum(1), (1000, 1000), 5e5, 2e6),
+        (lambda x: jnp.cumsum(x.astype(int), 0), (1000, 1000), 5e5, 4e6),  # lanes across columns
+        (lambda x: lax.top_k(x, 10)[0], (1000, 1000), 8e6, 1e9),  # one by one
+    ],
+)
+def test_what_a_run_takes_is_counted(function, shape, least, most):
+    """By the sizes of the first call: how often each stencil is executed. What takes too long is
+    refused."""
+    kernel, dims = first_kernel(function, shape)
+    lanes = 8 / (host_target().vector_bytes // 4)
+    loops = _Loops(kernel, host_target(), STENCILS, dims)
+    loops.image()
+    assert least * lanes <= loops.executed <= most * max(1.0, lanes)
+    seconds = loops.executed * STENCIL
+    asked = kernel, host_target(), STENCILS, False, dims
+    assert patched(*asked, patience=1.01 * seconds) is not None
+    assert patched(*asked, patience=0.5 * seconds) is None
+
+
+def test_trips_are_those_of_the_middle_of_loops_around():
+    """Blocks end where others begin, or all do; triangles are half of a square; what data tell is
+    not known."""
+    n, block, i, j, k, end, more = (Var(v, "i64") for v in ("n", "block", *"ijk", "end", "more"))
+    kernel = Kernel("k", (), (n, block), (), (
+        For(i, ZERO, n, block, "seq", (), (
+            Let(more, "add", (i, block)), Let(end, "min", (more, n)),
+            For(j, i, end, ONE, "seq", (), ()), For(k, ZERO, i, ONE, "seq", (), ()),
+        )),
+    ))  # fmt: skip
+    trips = Trips(kernel, (1000, 300))
+    assert [trips.between(*x, ONE) for x in ((ZERO, n), (i, end), (ZERO, i))] == [1000, 300, 600]
+    assert trips.between(ZERO, Var("data", "i64"), ONE) == UNKNOWN
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -21,6 +21,7 @@ from pullback.backends.llvm import compiler, target, tier
 from pullback.backends.llvm.compiler import emit_module
 from pullback.backends.llvm.driver import Plan
 from pullback.backends.llvm.target import detect_level, host_target
+from pullback.backends.llvm.threads import runtime
 from pullback.loops import pipeline
 from pullback.loops.show import show_kernel
 from pullback.runtime.executable import reference_rule
@@ -467,7 +468,7 @@ def test_nothing_is_begun_while_compiling_is_paused() -> None:
         f(x).block_until_ready()
         plan = f.lower(x).compiler_ir("loops").plan
         f(x).block_until_ready()
-        assert plan.hasty and all(kernel.better is None for *_, kernel in plan.hasty)
+        assert plan.hasty and all(kernel.better is None for _, _, kernel, _ in plan.hasty)
 
 
 @pytest.mark.usefixtures("nothing_compiled")
@@ -492,7 +493,7 @@ def test_no_run_waits_for_code_that_a_few_runs_do_not_repay(function: Any, size:
 
 
 @pytest.mark.parametrize(
-    ("steps", "kernels", "runs", "gain", "hot"),
+    ("steps", "kernels", "runs", "lost", "hot"),
     [
         (300, 3, 2, 1e-2, True),  # a few kernels, called often: soon repaid
         (300, 3, 2, 1e-4, False),
@@ -504,20 +505,21 @@ def test_no_run_waits_for_code_that_a_few_runs_do_not_repay(function: Any, size:
     ],
 )
 def test_when_good_code_is_begun(
-    steps: int, kernels: int, runs: int, gain: float, hot: bool
+    steps: int, kernels: int, runs: int, lost: float, hot: bool
 ) -> None:
-    """By what kernels there are, not by how many steps call them, and by what runs gain."""
+    """By what kernels there are, not by how many steps call them, and by what a run has lost."""
     some = [object() for _ in range(kernels)]
     plan: Any = SimpleNamespace(
-        hasty=[(1e-6, k, some[k % kernels]) for k in range(steps)], work=1e8, seconds=1e-2,
-        again=True, effort=lambda: kernels * 1e-2, gain=lambda: gain,
+        hasty=[(1e-6, k, some[k % kernels], None) for k in range(steps)], work=1e8, seconds=1e-2,
+        again=True, effort=lambda: kernels * 1e-2, lost=lambda: runs * lost,
         heat=lambda: (float(runs), runs * 1e8),
     )  # fmt: skip
     assert tier._is_hot(plan) == hot
 
 
-def test_what_gains_most_is_improved_first() -> None:
-    """What takes longest gains little where tile functions do its work."""
+def test_what_has_lost_most_is_improved_first() -> None:
+    """What takes longest loses little where tile functions do its work, or where good code takes
+    as long; how long it takes is measured."""
     improved: list[str] = []
 
     def kernel(name: str, multiplies: bool) -> Any:
@@ -528,24 +530,46 @@ def test_what_gains_most_is_improved_first() -> None:
         code = SimpleNamespace(quick=1, length=1000)
         return SimpleNamespace(name=name, multiplies=multiplies, code=code, improved=better)
 
-    plan = Plan(0)
-    plan.table = [0] * 24
+    plan, second = Plan(0), round(1e6 / runtime().seconds_of(1e6))
+    plan.table, plan.count, plan.kernel_steps = [0] * 32, [0] * 6 + [4], 4
     plan.hasty = [
-        (1e-3, 0, kernel("product", True)),
-        (1e-5, 1, kernel("short", False)),
-        (1e-4, 2, kernel("long", False)),
+        (1e-3, 0, kernel("product", True), [0, second]),
+        (1e-5, 1, kernel("short", False), [0, second // 200]),
+        (1e-4, 2, kernel("long", False), [0, second // 2]),
+        (0.48, 3, kernel("as good", False), [0, second // 2 - second // 100]),
     ]
     while plan.improve():
         pass
-    assert improved == ["long", "product", "short"]
+    assert improved == ["long", "as good", "product", "short"]
+
+
+@pytest.mark.usefixtures("nothing_compiled")
+def test_first_code_is_timed_and_good_code_is_not() -> None:
+    """By what runs in its place (native.py): the steps of good code are as if there had never been
+    any other."""
+    f = pullback.jit(lambda x: jnp.cosh(x) * 0.75)
+    x = jnp.asarray(_rows(500, 500))
+    with tier.paused():
+        f(x).block_until_ready()
+        plan = f.lower(x).compiler_ir("loops").plan
+        once, ((_, step, kernel, _),) = sum(plan.spent), plan.hasty
+        assert once > 0 and plan.lost() > 1e-5
+        f(x).block_until_ready()
+        assert sum(plan.spent) > once
+    while plan.improve():
+        pass
+    spent = list(plan.spent)
+    f(x).block_until_ready()
+    assert list(plan.spent) == spent
+    assert plan.table[8 * step + 1] == kernel.address
 
 
 def test_plans_that_go_on_running_are_looked_at_soon() -> None:
     """Native calls do not say that they run: the thread's pauses are no longer doubled."""
     runs, work = [3.0], [1e8]
     plan: Any = SimpleNamespace(
-        hasty=[(1e-6, 0, None)], work=work[0], seconds=1e-2, again=False,
-        effort=lambda: 1.0, gain=lambda: 1e-6, heat=lambda: (runs[0], runs[0] * work[0]),
+        hasty=[(1e-6, 0, None, None)], work=work[0], seconds=1e-2, again=False,
+        effort=lambda: 1.0, lost=lambda: runs[0] * 1e-6, heat=lambda: (runs[0], runs[0] * work[0]),
     )  # fmt: skip
     watcher, waiting = tier._Watcher(), [lambda: plan]
     assert watcher.look(waiting) and not watcher.look(waiting)

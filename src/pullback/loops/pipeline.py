@@ -110,11 +110,13 @@ def _ignore(_type: str, _work: float) -> None:
 @record
 class Cost:
     """Estimates: the elementary operations and the seconds of a program, and the seconds of all
-    runs of a kernel of its."""
+    runs of a kernel of its; and the sizes and the number of these runs."""
 
     work: float
     seconds: float
     own: float
+    dims: tuple[int, ...]
+    runs: float
 
 
 @deep
@@ -367,7 +369,9 @@ class _Assembler:
         looping = self.prelude is not None
         each = [seconds_of(u, looping) for u in units]
         own = sum(s * self.scale if looping else s * max(1, self.repeats.get(s, 1)) for s in each)
-        number = self._intern(kernel, own)
+        several = looping or all(isinstance(u, Nest) for u in units)  # else they are not alike
+        runs = max(1.0, own / max(sum(each), 1e-12)) if several else 1.0
+        number = self._intern(kernel, own, tuple(dims), runs)
         equation = _equation(units[0])
         self.steps.append(plan.KernelStep(number, bufs, tuple(dims), tuple(scalars), equation))
         if self.origins is not None:
@@ -539,7 +543,7 @@ class _Assembler:
             print(show.show_kernel(kernel), file=sys.stderr)
         return kernel, keys, dims, scalars
 
-    def _intern(self, kernel: Kernel, seconds: float) -> int:
+    def _intern(self, kernel: Kernel, seconds: float, dims: tuple[int, ...], runs: float) -> int:
         key = canonical_text(kernel)
         number = self.keys.get(key)
         if number is None:
@@ -549,7 +553,7 @@ class _Assembler:
             self.kernels.append(kernel)
             self.costs.append(seconds)
             if self.ready is not None:
-                cost = Cost(self.work, self.seconds, seconds)
+                cost = Cost(self.work, self.seconds, seconds, dims, runs)
                 self.ready(kernel, cost, len(self.units) == 1)
         return number
 

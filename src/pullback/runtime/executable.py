@@ -250,8 +250,9 @@ class NativeExecutable:
         compilation = Compilation()
 
         def ready(kernel: Kernel, cost: pipeline.Cost, alone: bool = False) -> None:
-            what = bool(needs_of(kernel)), statements(kernel)
-            compilation.add(kernel, tier.haste(cost.work, cost.seconds, cost.own, *what), alone)
+            what = bool(needs_of(kernel)), statements(kernel), cost.runs
+            haste = tier.haste(cost.work, cost.seconds, cost.own, *what)
+            compilation.add(kernel, haste, alone, cost.dims)
             progress.tell(f"{len(compilation.orders)} kernels so far")
 
         def foresee(kind: str, work: float) -> None:

@@ -29,7 +29,7 @@ from pullback.loops.ops import FLOATS, INTS, OPS, storage_bytes
 from pullback.loops.tiles import is_tile
 
 __all__ = [
-    "body_cost", "children", "data_bytes", "density", "free_names", "has", "integer_chain",
+    "body_cost", "children", "data_bytes", "free_names", "has", "integer_chain",
     "values_alive", "walk", "widenable",
 ]  # fmt: skip
 
@@ -199,18 +199,6 @@ def body_cost(stmts: Iterable[Stmt]) -> float:
             tile = isinstance(s, Call) and is_tile(s.name)
             total += 20_000.0 if tile else 2000.0 if library else 100.0
     return total
-
-
-def density(stmts: Iterable[Stmt]) -> float:
-    """How many operations on data there are for each unit of what all statements cost: code that
-    passes its values through memory is the slower the more of them there are."""
-    count, cost = 0, 0
-    for s in walk(stmts):
-        if type(s) is Let and s.out.dtype != "i64":
-            count, cost = count + 1, cost + OPS[s.op].cost
-        elif type(s) in (Load, Store, Update):
-            cost += 1
-    return count / max(cost, 1)
 
 
 def integer_chain(stmts: Iterable[Stmt]) -> int:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from pullback.backends.llvm import link, loader, os_shim
-from pullback.backends.llvm.analysis import density, walk
+from pullback.backends.llvm.analysis import walk
 from pullback.backends.llvm.aside import aside
 from pullback.backends.llvm.build import FUNCTION_ATTRIBUTES
 from pullback.backends.llvm.cache import DiskCache, Entry, disk_cache, kernel_key
@@ -474,6 +474,7 @@ class _Ordered:
 
     kernel: Kernel
     haste: Haste
+    dims: tuple[int, ...] = ()
     key: str = ""
     job: Job | None = None
     is_quick: bool = False
@@ -496,12 +497,12 @@ class _Ordered:
     def put_together(self, target: Target) -> loader.Image | None:
         """Code without LLVM, where quick code does and all of the kernel is covered."""
         kernel, haste = self.kernel, self.haste
-        may = haste.kernel and (haste.stencils or density(kernel.body) <= haste.lanes)
-        stencils = provided(target) if may else None
+        stencils = provided(target) if haste.kernel else None
         if stencils is None or waits(kernel) or _debug():
             return None
         start = time.perf_counter()
-        image = patched(kernel, target, stencils, haste.divided, not haste.stencils)
+        how = haste.divided, self.dims, haste.patience, haste.sharing
+        image = patched(kernel, target, stencils, *how)
         self.text_seconds = time.perf_counter() - start
         if image is not None:
             self.is_quick, self.origin = True, "stencils"
@@ -528,10 +529,12 @@ class Compilation:
         self.jobs: list[Job] = []
         self.tile_jobs: dict[str, Job] = {}
 
-    def add(self, kernel: Kernel, haste: Haste, alone: bool = False) -> None:
-        """One more kernel; `alone` if there will hardly be another: its tile functions only are
-        compiled beside it."""
-        self.orders.append(_Ordered(kernel, haste))
+    def add(
+        self, kernel: Kernel, haste: Haste, alone: bool = False, dims: tuple[int, ...] = ()
+    ) -> None:
+        """One more kernel, which will be called with sizes like these; `alone` if there will hardly
+        be another: its tile functions only are compiled beside it."""
+        self.orders.append(_Ordered(kernel, haste, dims))
         if alone and len(self.orders) == 1:
             self._begin_tiles(self.orders[0])
             return

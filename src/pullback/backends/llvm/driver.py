@@ -113,9 +113,13 @@ class Plan:
         self.host: list[Callable[..., Any]] = []
         self.head: Any = None
         self.work = self.seconds = 0.0  # of one run
-        # What steps cost whose code could be better, their numbers and kernels.
-        self.hasty: list[tuple[float, int, CompiledKernel]] = []
-        self._gains: dict[int, float] = {}  # by the places of steps whose code could be better
+        # Steps whose code could be better: what all runs of their kernel cost, their numbers and
+        # kernels, and the three words before their scalars that `pb_timed` reads (native.py).
+        self.hasty: list[tuple[float, int, CompiledKernel, Any]] = []
+        # The cycles that they have taken: outside of tile functions, and of kernels that call them.
+        self.spent = array("q", [0, 0])
+        self._good: dict[int, float] = {}  # seconds of a run, by the former's kernels
+        self._effort = -1.0
         self.again = False
         self.table: Any = None
         self.kernel_steps = 0
@@ -157,6 +161,9 @@ class Plan:
         `cost` the seconds that a run is expected to take."""
         address = function if isinstance(function, int) else function.address
         self.keep.append(function)
+        numbers = self._words(scalars)
+        if isinstance(function, CompiledKernel) and function.source is not None:
+            address, numbers = self._timed(function, scalars, cost)
         self.max_bufs, self.max_dims = max(self.max_bufs, len(bufs)), max(self.max_dims, len(dims))
         patch = 0
         if dim_slots:
@@ -164,10 +171,21 @@ class Plan:
                 [len(dims), len(dim_slots), *[w for pair in dim_slots for w in pair]]
             )
         self.kernel_steps += 1
-        if isinstance(function, CompiledKernel) and function.source is not None:
-            self.hasty.append((cost, len(self.steps), function))
-        lists = self._words(bufs), len(bufs), self._words(dims), self._words(scalars)
+        lists = self._words(bufs), len(bufs), self._words(dims), numbers
         return self._add(KERNEL, address, *lists, patch, equation=equation)
+
+    def _timed(
+        self, kernel: CompiledKernel, scalars: Sequence[int], cost: float
+    ) -> tuple[int, int]:
+        """What runs a kernel whose code could be better and notes how long it takes, and the
+        scalars that it needs. What has been improved runs without it."""
+        multiplies = kernel.multiplies
+        if not multiplies:
+            self._good[id(kernel)] = cost
+        total = self.spent.buffer_info()[0] + 8 * multiplies
+        numbers = self._words([total, 0, kernel.address, *scalars]) + 24
+        self.hasty.append((cost, len(self.steps), kernel, self.keep[-1]))
+        return runtime().code.symbols["pb_timed"], numbers
 
     def alloc(self, slot: int, nbytes: int, size_slot: int = -1) -> int:
         """nbytes, or nbytes times the i64 in a slot."""
@@ -219,27 +237,29 @@ class Plan:
 
     def effort(self) -> float:
         """The seconds that good code of its kernels takes LLVM, roughly: by quick code's length."""
-        codes = {id(kernel): kernel.code for *_, kernel in self.hasty}
-        return sum(map(tier.effort, codes.values()))
+        if self._effort < 0:
+            codes = {id(kernel): kernel.code for _, _, kernel, _ in self.hasty}
+            self._effort = sum(map(tier.effort, codes.values()))
+        return self._effort
 
-    def gain(self) -> float:
-        """The seconds of a run that good code of its kernels saves, roughly."""
-        return sum(map(self._gain, list(self.hasty)))
+    def lost(self) -> float:
+        """The seconds that its runs have taken longer than with good code."""
+        own, around_tiles = map(runtime().seconds_of, self.spent)
+        good = self.heat()[0] * sum(self._good.values())
+        return tier.lost(own, good) + tier.OUTSIDE_TILES * around_tiles
 
-    def _gain(self, entry: tuple[float, int, CompiledKernel]) -> float:
-        """The same of one step: little where tile functions do the work."""
-        cost, step, kernel = entry
-        if step not in self._gains:
-            part = tier.OUTSIDE_TILES if kernel.multiplies else 1.0
-            self._gains[step] = cost * tier.lost(kernel.code) * part
-        return self._gains[step]
+    def _lost(self, entry: tuple[float, int, CompiledKernel, Any]) -> float:
+        """The same of one step."""
+        cost, _, kernel, words = entry
+        own, good = runtime().seconds_of(words[1]), self.heat()[0] * cost
+        return tier.OUTSIDE_TILES * own if kernel.multiplies else tier.lost(own, good)
 
     def improve(self, between: Callable[[], None] | None = None) -> bool:
-        """Compiles one more of the kernels well that were compiled quickly, that which gains
+        """Compiles one more of the kernels well that were compiled quickly, that which has lost
         most; False when there is none left. Runs go on meanwhile: a step takes the old address
         or the new one. What cannot be compiled keeps its quick code, which computes the same."""
         try:
-            entry = _, step, kernel = max(self.hasty, key=self._gain)
+            entry = _, step, kernel, _ = max(self.hasty, key=self._lost)
         except ValueError:  # there is none
             return False
         # Another thread may be at it: then this one waits for the same code.
@@ -250,6 +270,7 @@ class Plan:
             failed = error
         try:
             self.hasty.remove(entry)
+            self._effort = -1.0
         except ValueError:  # the other thread has, and has said so
             return bool(self.hasty)
         if failed is not None:

@@ -78,6 +78,35 @@ out:
 }
 """
 
+# What runs in the place of first code (driver.py): three words before a step's scalars say where
+# all such time of the plan is added up, how much it is of this step, and which code is meant.
+_TIMED = """
+define i32 @pb_timed(ptr %ctx, ptr %bufs, ptr %dims, ptr %scalars) nounwind {
+entry:
+ %allp = getelementptr i64, ptr %scalars, i64 -3
+ %ownp = getelementptr i64, ptr %scalars, i64 -2
+ %fnp = getelementptr i64, ptr %scalars, i64 -1
+ %fn = load ptr, ptr %fnp
+ %all = load ptr, ptr %allp
+ %t0 = call i64 @llvm.readcyclecounter()
+ %status = call i32 %fn(ptr %ctx, ptr %bufs, ptr %dims, ptr %scalars)
+ %t1 = call i64 @llvm.readcyclecounter()
+ %dt = sub i64 %t1, %t0
+ %a = load i64, ptr %all
+ %a1 = add i64 %a, %dt
+ store i64 %a1, ptr %all
+ %o = load i64, ptr %ownp
+ %o1 = add i64 %o, %dt
+ store i64 %o1, ptr %ownp
+ ret i32 %status
+}
+define i64 @pb_cycles() nounwind {
+entry:
+ %t = call i64 @llvm.readcyclecounter()
+ ret i64 %t
+}
+"""
+
 # A step is eight words: opcode, six operands, equation. The opcodes are those of driver.py.
 _DRIVER = """
 define internal i64 @amount(ptr %slots, i64 %bytes, i64 %slot) nounwind {
@@ -385,6 +414,7 @@ def runtime_text(
         fp["declare"],
         pool_text(target, sleep),
         _CHECK,
+        _TIMED,
         _DRIVER,
         extra,
     ]

@@ -7,6 +7,7 @@ import struct
 
 from pullback.backends.llvm.loader import PUT_TOGETHER, Image
 from pullback.backends.llvm.stencils import Key, Stencil, Stencils
+from pullback.loops.ops import OPS
 
 __all__ = [
     "ADD",
@@ -34,6 +35,10 @@ __all__ = [
     "word",
 ]  # fmt: skip
 
+# What an operator in lanes takes, beside one of single numbers: vectors that have just been stored
+# are read later than numbers. Of what one costs more than an addition, so much counts here; and
+# what it takes to move a value.
+IN_LANES, OF_COST, MOVED = 1.5, 0.3, 0.5
 MOST_SLOTS = 48 << 10  # bytes of the frame that values take
 word = struct.Struct("<i").pack
 put_word = struct.Struct("<i").pack_into
@@ -63,6 +68,17 @@ class Refused(Exception):
     """A kernel, or a loop in lanes, that has something for which there is no stencil."""
 
 
+def weight(key: Key) -> float:
+    """What a stencil takes, in additions of single numbers."""
+    name = key[0]
+    if name in ("gather", "scatter"):
+        return float(key[2])
+    op = OPS.get(name)
+    if op is None:
+        return 1.0
+    return (1.0 if key[2] == 1 else IN_LANES) + (op.cost - 1) * OF_COST
+
+
 class NoLanes(Refused):
     """Something that lanes have no code for; one by one, the kernel may have."""
 
@@ -78,6 +94,8 @@ class Code:
         self.jumps: list[tuple[int, int]] = []  # places of distances, and their labels
         self.literals: list[tuple[int, bytes, int]] = []
         self.top = 8  # the context's address lies at 0
+        self.times = 1.0  # how often what is written now runs
+        self.executed = 0.0  # stencils, as often as they run, in additions
 
     def slot(self, size: int = 8) -> int:
         """A new place; vectors do not lie across two lines of the cache."""
@@ -98,6 +116,7 @@ class Code:
     def stencil(self, key: Key, *places: int) -> None:
         """The code of a stencil whose operands, and then the result, lie at these places."""
         text, holes, literals, lost = self.find(key)
+        self.executed += self.times * weight(key)
         code = self.code
         base = len(code)
         code += text
@@ -126,6 +145,7 @@ class Code:
 
     def copy(self, source: int, to: int, size: int = 8) -> None:
         """Moves a value; the smallest are as long as a slot."""
+        self.executed += self.times * MOVED
         k, size = 0, max(size, 8)
         for step, get, put in self.moves:
             while size - k >= step:

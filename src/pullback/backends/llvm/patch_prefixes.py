@@ -24,8 +24,8 @@ class Prefixes(Threads):
     """A kernel's function, with prefixes."""
 
     def vectors(
-        self, s: For, n: int, index: int, lo: int, hi: int, each: Callable[[], None],
-        body: Sequence[Stmt] | None = None,
+        self, s: For, n: int, index: int, lo: int, hi: int, times: float,
+        each: Callable[[], None], body: Sequence[Stmt] | None = None,
     ) -> bool:  # fmt: skip
         """The full vectors of a loop (patched.py)."""
         raise NotImplementedError
@@ -77,7 +77,9 @@ class Prefixes(Threads):
             self.block(late)
 
         sure = start is s.lo and bool(trip(s.lo, s.hi, s.step))
-        self.loop(self.index_of(s), start, self.at(s.hi), s.step, body, sure)
+        times = self.trips.between(s.lo, s.hi, s.step)
+        times = times if start is s.lo else times % self.lane_count(s)
+        self.loop(self.index_of(s), start, self.at(s.hi), s.step, body, times, sure)
         self.end_carries(s.carry, places)
 
     def is_free(self, s: For) -> bool:
@@ -115,8 +117,8 @@ class Prefixes(Threads):
             for t, at, value in zip(types, from_before, after, strict=True):
                 self.copy(value, at, self.size(t))
 
-        index = self.slot()
-        if not self.vectors(s, n, index, self.at(s.lo), self.at(s.hi), each, early):
+        index, times = self.slot(), self.trips.between(s.lo, s.hi, s.step)
+        if not self.vectors(s, n, index, self.at(s.lo), self.at(s.hi), times, each, early):
             return None
         return index, from_before
 

@@ -30,6 +30,7 @@ from pullback.backends.llvm.patch_code import (
     word,
 )  # fmt: skip
 from pullback.backends.llvm.patch_library import library_call
+from pullback.backends.llvm.patch_trips import Trips
 from pullback.backends.llvm.stencils import NARROW, SCALARS, Key, Stencils, slot_bytes
 from pullback.backends.llvm.table import ERROR_CODE, ERROR_EQUATION, TABLE, function_offset
 from pullback.backends.llvm.target import Target
@@ -56,6 +57,7 @@ from pullback.loops.tiles import is_tile, panel_width
 
 __all__ = ["FAILED", "Statements"]
 
+TAKEN = 0.6  # how often a branch is, roughly
 FAILED = -1  # the code of a way out: what the context has
 
 HELD = frozenset((*SCALARS, *NARROW))  # the dtypes of values that have stencils
@@ -69,9 +71,13 @@ _EXACT = frozenset(
 class Statements(Code):
     """The function of a kernel, without its loops."""
 
-    def __init__(self, kernel: Kernel, target: Target, stencils: Stencils) -> None:
+    def __init__(
+        self, kernel: Kernel, target: Target, stencils: Stencils, dims: Sequence[int] = ()
+    ) -> None:
         super().__init__(stencils, target.vector_bytes)
         self.kernel, self.target = kernel, target
+        self.trips = Trips(kernel, dims)
+        self.sharing = 1  # threads that share what is `shared`
         self.where: dict[Var, int] = {}
         self.consts: dict[tuple[str, bytes], int] = {}
         self.buffers: dict[Buf, int] = {}
@@ -290,6 +296,13 @@ class Statements(Code):
         offsets, self.offsets = self.offsets, dict(self.offsets)
         yield
         self.offsets = offsets
+
+    @contextmanager
+    def repeated(self, times: float) -> Iterator[None]:
+        """Code that runs so often as often as what is around it."""
+        before, self.times = self.times, self.times * times
+        yield
+        self.times = before
 
     def let(self, s: Let) -> None:
         if self.n > 1 and not all(map(self.is_uniform, s.args)):
@@ -539,14 +552,14 @@ class Statements(Code):
         self.on(b"\x80\xbf", self.at(s.pred))
         self.code += b"\0"
         self.jump(ZERO, other)
-        with self.nested():
+        with self.nested(), self.repeated(TAKEN):
             self.block(s.then)
             for at, y in zip(outs, s.then_yields, strict=True):
                 self.copy(self.at(y), at)
         if s.orelse or s.outs:
             self.jump(JUMP, done)
         self.mark(other)
-        with self.nested():
+        with self.nested(), self.repeated(TAKEN):
             self.block(s.orelse)
             for at, y in zip(outs, s.else_yields, strict=True):
                 self.copy(self.at(y), at)

@@ -48,7 +48,7 @@ class Threads(Statements):
 
     def loop(
         self, index: int, lo: Atom | int, hi: int, step: Atom | int, body: Callable[[], None],
-        sure: bool = False,
+        times: float, sure: bool = False,
     ) -> None:  # fmt: skip
         """A loop in order (patched.py)."""
         raise NotImplementedError
@@ -105,7 +105,8 @@ class Threads(Statements):
         self.mark(start)
         placed, heap = len(self.placed), self.heap
         self.where[s.index], self.heap, self.shared = index, (), False
-        self.loop(index, index, last, 1, lambda: self.block(s.body))
+        times = self.trips.between(s.lo, s.hi, s.step) / self.sharing
+        self.loop(index, index, last, 1, lambda: self.block(s.body), times)
         self.heap, self.shared = heap, True
         self.code += END
         self.chunks.append((prepare, start, placed, len(self.placed)))

@@ -13,6 +13,7 @@ or the same in all lanes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -51,7 +52,6 @@ from pullback.backends.llvm.strides import is_unit
 from pullback.backends.llvm.table import CANCEL
 from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (
-    Alloc,
     Atom,
     Buf,
     Carry,
@@ -64,76 +64,51 @@ from pullback.loops.ir import (
     Region,
     Stmt,
     Update,
-    While,
 )  # fmt: skip
 from pullback.loops.ops import FLOATS, identity_of, storage_bytes
 
 __all__ = ["patched"]
 
 
+# Seconds that a stencil for an addition takes: its operands and its result go through memory.
+STENCIL = 1e-9
+
+
 def patched(
-    kernel: Kernel, target: Target, stencils: Stencils, shared: bool = False,
-    in_lanes: bool = False,
-) -> Image | None:  # fmt: skip
-    """A kernel's first code, for several threads if it is `shared`; None if it has something that
-    is not covered, or, with `in_lanes`, a long loop that runs one by one."""
+    kernel: Kernel,
+    target: Target,
+    stencils: Stencils,
+    shared: bool = False,
+    dims: Sequence[int] = (),
+    patience: float = math.inf,
+    sharing: int = 1,
+) -> Image | None:
+    """A kernel's first code, for several threads if it is `shared`, `sharing` of which are there;
+    None if it has something that is not covered, or if a run, with these `dims`, would take more
+    than so many seconds."""
     try:
-        loops = _Loops(kernel, target, stencils)
-        loops.shared, loops.only_lanes = shared, in_lanes
+        loops = _Loops(kernel, target, stencils, dims)
+        loops.shared, loops.sharing, loops.patience = shared, sharing, patience
         return loops.image()
     except Refused:
         return None
 
 
-# Iterations of loops that run one by one though all long ones were to run in lanes: edges of rows,
-# for instance; and of loops with nothing around them.
-SHORT, LONG = 4, 64
 # rax = context, then the address of its cancel word; is that zero?
 CANCELLED = b"\x48\x8b\x07\x48\x8b\x40" + bytes([CANCEL]) + b"\x83\x38\x00"
-
-
-def _top(stmts: Sequence[Stmt]) -> Iterator[For]:
-    """The loops with nothing around them but scratch."""
-    for s in stmts:
-        if type(s) is Alloc:
-            yield from _top(s.body)
-        elif type(s) is For:
-            yield s
-
-
-def _is_at_top(stmts: Sequence[Stmt], s: For) -> bool:
-    return any(x is s for x in _top(stmts))
-
-
-def _ends(stmts: Sequence[Stmt], s: For) -> bool:
-    """Whether a loop does little beside another, which has as many iterations and loops inside:
-    it adds what chunks of a reduction have given."""
-    return any(x is not s and x.hi == s.hi and has(x.body, For) for x in _top(stmts))
 
 
 class _Loops(Prefixes):
     """The function of a kernel, with its loops."""
 
-    only_lanes = False  # whether long loops that run one by one are refused
-
-    def needs_lanes(self, s: For) -> None:
-        """A loop is about to run one by one."""
-        if not self.only_lanes:
-            return
-        count = trip(s.lo, s.hi, s.step)
-        if _is_at_top(self.kernel.body, s):
-            little = (count is not None and count < LONG) or _ends(self.kernel.body, s)
-        else:
-            little = count is not None and count < SHORT
-        if not little:
-            raise Refused
+    patience = math.inf  # seconds that a run may take
 
     def loop(
         self, index: int, lo: Atom | int, hi: int, step: Atom | int, body: Callable[[], None],
-        sure: bool = False,
+        times: float, sure: bool = False,
     ) -> None:  # fmt: skip
         """`body` for the number at the place `index` from lo on, while it is below what the place
-        `hi` has (above, if the step is negative)."""
+        `hi` has (above, if the step is negative): so many `times`, roughly."""
         self.copy(lo if isinstance(lo, int) else self.at(lo), index)
         start, done = self.label(), self.label()
         known = step if isinstance(step, int) else step.value if type(step) is Const else None
@@ -142,8 +117,9 @@ class _Loops(Prefixes):
         if not sure:
             self.goes_on(known, step, index, hi, start, done, False)
         self.mark(start)
-        with self.nested():
+        with self.nested(), self.repeated(times):
             body()
+            self.executed += self.times
         self.on(LOAD, index)
         if known is None:
             self.on(ADD, self.at(step))  # type: ignore[arg-type]
@@ -180,10 +156,14 @@ class _Loops(Prefixes):
 
     def loops(self, s: For) -> None:
         """A loop of any kind."""
+        self.loop_of_kind(s)
+        if self.executed * STENCIL > self.patience:
+            raise Refused
+
+    def loop_of_kind(self, s: For) -> None:
         kind = s.kind
         if kind == "vector" and self.n == 1 and not self.in_lanes:
             if not self.vector(s):
-                self.needs_lanes(s)
                 with self.one_by_one():
                     self.serial(s)
         elif kind == "reduce":
@@ -248,8 +228,6 @@ class _Loops(Prefixes):
 
     def serial(self, s: For) -> None:
         """One iteration after the other."""
-        if self.n == 1 and not self.in_lanes and not has(s.body, For, While):
-            self.needs_lanes(s)
         inits = [self.value(c.init) for c in s.carry]
         places = self.begin_carries(s.carry, inits)
         count = trip(s.lo, s.hi, s.step)
@@ -262,7 +240,8 @@ class _Loops(Prefixes):
             self.carry_on(s.carry, places, [self.value(y) for y in s.yields])
 
         sure = bool(trip(s.lo, s.hi, s.step))
-        self.loop(self.index_of(s), s.lo, self.at(s.hi), s.step, body, sure)
+        times = self.trips.between(s.lo, s.hi, s.step)
+        self.loop(self.index_of(s), s.lo, self.at(s.hi), s.step, body, times, sure)
         self.end_carries(s.carry, places)
 
     def reduce_in_order(self, s: For) -> None:
@@ -275,7 +254,7 @@ class _Loops(Prefixes):
         inits = [self.value(c.init) for c in carry]
         free = all(t not in FLOATS or op in ("max", "min") for t, op in zip(types, how))
         n, index, hi = trip(s.lo, s.hi, s.step), self.index_of(s), self.at(s.hi)
-        outer = inits if free else self.zeros(s)
+        outer, times = inits if free else self.zeros(s), self.trips.between(s.lo, s.hi, s.step)
         places = self.begin_carries(carry, outer)
 
         def body() -> None:
@@ -284,11 +263,11 @@ class _Loops(Prefixes):
             self.carry_on(carry, places, new)
 
         if free:
-            self.loop(index, s.lo, hi, s.step, body, bool(n))
+            self.loop(index, s.lo, hi, s.step, body, times, bool(n))
             self.end_carries(carry, places)
             return
         if n is not None and n <= BLOCK:
-            self.loop(index, s.lo, hi, s.step, body, bool(n))
+            self.loop(index, s.lo, hi, s.step, body, times, bool(n))
             outs = self.combine(how, types, inits, places)
             self.end_carries(carry, outs)
             return
@@ -306,11 +285,11 @@ class _Loops(Prefixes):
             for t, at, zero in zip(types, places, zeros, strict=True):
                 self.copy(zero, at, self.size(t))
             last = self.least(first, stride, hi)
-            self.loop(index, first, last, s.step, body, True)
+            self.loop(index, first, last, s.step, body, min(times, BLOCK), True)
             self.carry_on(carry, totals, self.combine(how, types, totals, places))
 
         first = self.slot()
-        self.loop(first, s.lo, hi, stride, block, bool(n))
+        self.loop(first, s.lo, hi, stride, block, max(1.0, times / BLOCK), bool(n))
         self.end_carries(carry, totals)
 
     def zeros(self, s: For) -> list[int]:
@@ -353,13 +332,14 @@ class _Loops(Prefixes):
             self.steps.clear()
 
     def vectors(
-        self, s: For, n: int, index: int, lo: int, hi: int, each: Callable[[], None],
-        body: Sequence[Stmt] | None = None,
+        self, s: For, n: int, index: int, lo: int, hi: int, times: float,
+        each: Callable[[], None], body: Sequence[Stmt] | None = None,
     ) -> bool:  # fmt: skip
-        """The full vectors of a loop from the place `index` on, its body or a part of that, and
-        `each`; afterwards the place has where the rest begins. False if there is something without
-        lanes."""
+        """The full vectors of a loop of so many iterations from the place `index` on, its body or a
+        part of that, and `each`; afterwards the place has where the rest begins. False if there is
+        something without lanes."""
         state = len(self.code), len(self.labels), len(self.jumps), len(self.literals)
+        executed, around = self.executed, self.times
         prepare, start, done, end = self.label(), self.label(), self.label(), self.slot()
         self.on(LOAD, hi)
         self.code += ADD_LITERAL + word(1 - n)
@@ -370,7 +350,7 @@ class _Loops(Prefixes):
         self.jump(JUMP, prepare)
         self.mark(start)
         try:
-            with self.in_vectors(n):
+            with self.in_vectors(n), self.repeated(times // n):
                 self.steps[s.index] = index, 1
                 self.where.pop(s.index, None)
                 self.block(s.body if body is None else body)
@@ -385,6 +365,7 @@ class _Loops(Prefixes):
         except Refused:
             del self.code[state[0] :], self.labels[state[1] :], self.jumps[state[2] :]
             del self.literals[state[3] :]
+            self.executed, self.times = executed, around
             return False
         self.mark(prepare)
         for key, source, at in before:
@@ -405,11 +386,12 @@ class _Loops(Prefixes):
         if not n or (count is not None and count < n):
             return False
         index, lo, hi = self.slot(), self.at(s.lo), self.at(s.hi)
-        if not self.vectors(s, n, index, lo, hi, lambda: None):
+        times = self.trips.between(s.lo, s.hi, s.step)
+        if not self.vectors(s, n, index, lo, hi, times, lambda: None):
             return False
         if count is None or count % n:
             self.where[s.index] = index
-            self.rest(s, index, hi, lambda: None)
+            self.rest(s, index, hi, times % n, lambda: None)
         return True
 
     def updates(self, s: For) -> bool:
@@ -435,10 +417,11 @@ class _Loops(Prefixes):
         if not isinstance(last.combine, str) or key not in self.stencils:
             return False
         bases = (self.buffers[x] for x in (places, numbers, last.buf))
-        self.stencil(key, *bases, self.at(s.lo), self.at(s.hi))
+        with self.repeated(self.trips.between(s.lo, s.hi, s.step)):
+            self.stencil(key, *bases, self.at(s.lo), self.at(s.hi))
         return True
 
-    def rest(self, s: For, index: int, hi: int, each: Callable[[], None]) -> None:
+    def rest(self, s: For, index: int, hi: int, times: float, each: Callable[[], None]) -> None:
         """What fills no vector, one by one."""
 
         def body() -> None:
@@ -446,7 +429,7 @@ class _Loops(Prefixes):
             each()
 
         with self.one_by_one():
-            self.loop(index, index, hi, 1, body)
+            self.loop(index, index, hi, 1, body, times)
 
     def reduce(self, s: For) -> None:
         """Blocks, accumulators and lanes of the contract."""
@@ -455,9 +438,9 @@ class _Loops(Prefixes):
         if any(t in NARROW for t in types):
             raise Refused
         inits, lo, hi = [self.at(c.init) for c in s.carry], self.at(s.lo), self.at(s.hi)
-        n = trip(s.lo, s.hi, s.step)
+        n, times = trip(s.lo, s.hi, s.step), self.trips.between(s.lo, s.hi, s.step)
         if n is not None and n <= BLOCK:
-            outs = self.combine(s.combine, types, inits, self.reduce_block(s, lo, hi))
+            outs = self.combine(s.combine, types, inits, self.reduce_block(s, lo, hi, times))
             self.end_carries(s.carry, outs)
             return
         totals, first = [self.slot() for _ in types], self.slot()
@@ -467,15 +450,15 @@ class _Loops(Prefixes):
         def block() -> None:
             self.poll()
             last = self.least(first, BLOCK, hi)
-            parts = self.reduce_block(s, first, last)
+            parts = self.reduce_block(s, first, last, min(times, BLOCK))
             self.carry_on(s.carry, totals, self.combine(s.combine, types, totals, parts))
 
-        self.loop(first, s.lo, hi, BLOCK, block, bool(n))
+        self.loop(first, s.lo, hi, BLOCK, block, max(1.0, times / BLOCK), bool(n))
         self.end_carries(s.carry, totals)
 
-    def reduce_block(self, s: For, lo: int, hi: int) -> list[int]:
-        """One block: four accumulators of lanes in memory, full vectors onto them, then what is
-        left, element by element; at last they are folded."""
+    def reduce_block(self, s: For, lo: int, hi: int, times: float) -> list[int]:
+        """One block of so many elements: four accumulators of lanes in memory, full vectors onto
+        them, then what is left, element by element; at last they are folded."""
         assert isinstance(s.combine, tuple)
         how = s.combine
         n = ordered_lanes(self.target, s) or min(64, self.target.lanes(data_bytes(s.body, s.carry)))
@@ -511,13 +494,12 @@ class _Loops(Prefixes):
 
         count = trip(s.lo, s.hi, s.step)
         lanes = vectors and (count is None or count >= n) and not has(s.body, If)
-        lanes = lanes and self.vectors(s, n, index, lo, hi, each)
+        lanes = lanes and self.vectors(s, n, index, lo, hi, times, each)
         if not lanes:
-            self.needs_lanes(s)
             self.copy(lo, index)
         if not lanes or count is None or count % n:
             self.where[s.index] = index
-            self.rest(s, index, hi, each)
+            self.rest(s, index, hi, times % n if lanes else times, each)
         return self.fold(how, types, areas, sizes, n)
 
     def fill(self, dtype: str, n: int, area: int, size: int, zero: int) -> None:
@@ -538,7 +520,7 @@ class _Loops(Prefixes):
         self.on(ADDRESS, area)
         self.on(STORE, base)
         put = lambda: self.stencil(("store", dtype, 1, False), base, k, zero)
-        self.loop(k, self.number(0), last, 1, put, True)
+        self.loop(k, self.number(0), last, 1, put, ACCUMULATORS * n, True)
 
     def fold(
         self, how: Sequence[str], types: Sequence[str], areas: Sequence[int], sizes: Sequence[int],

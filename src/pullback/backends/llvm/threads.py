@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import os
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -75,6 +76,8 @@ class Runtime:
         )  # the quick path: the code waits, or calls kernels; LLVM's best would cost 20 ms
         self.code.keep_forever()
         self.lock = threading.Lock()
+        self.cycles = ctypes.PYFUNCTYPE(ctypes.c_int64)(self.code.symbols["pb_cycles"])
+        self.first_cycle, self.made = self.cycles(), time.perf_counter()
         libc = os_shim.libc()
         self.table = libc.calloc(TABLE_ENTRIES, 8)
         attach(self.table)
@@ -99,6 +102,11 @@ class Runtime:
     def set_function(self, name: str, address: int) -> None:
         """Fills a table entry with the address of a C function."""
         _word(self.table + 8 * register_function(name)).value = address
+
+    def seconds_of(self, cycles: float) -> float:
+        """How long so many cycles of the processor's clock take; 0 where it does not tell."""
+        passed = self.cycles() - self.first_cycle
+        return cycles * (time.perf_counter() - self.made) / passed if passed > 0 else 0.0
 
     def _note_main_thread(self) -> None:
         self.set_function("main_thread", threading.main_thread().ident or 0)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import contextlib
+import math
 import os
 import threading
 import time
@@ -39,18 +40,17 @@ QUICK_PROGRAM, QUICK_KERNEL = 4e-3, 1e-3
 # What good code of a kernel takes more than quick code, seconds a statement, and what a run of
 # quick code loses beside good code, in runs of that.
 GOOD_STATEMENT, LOST = 1e-4, 2.0
-LOST_PUT_TOGETHER = 4.0  # the same of code from stencils
 OUTSIDE_TILES = 0.02
+LOST_AT_LEAST = 0.25  # of the time that first code takes, whatever we think of good code's
 # Quick code without lanes takes LLVM half the time, about 30 us a statement less, and runs ten to
 # twenty times as long: ten runs of what takes good code so many seconds a statement still gain. Of
 # few statements there is nothing to gain.
 ALONE, FEW_STATEMENTS = 2e-7, 10
 # Code put together from stencils spares LLVM a kernel's module, so many seconds and so many a
-# statement. Every value of it is in memory: beside LLVM's quick code two runs lose so many times
-# what good code takes where a long loop runs one by one; where all run in lanes, so many times for
-# statements as cheap as an addition, and less where there is more to do in each (`density`).
-SPARED, SPARED_STATEMENT = 2.5e-3, 4e-5
-LOST_ONE_BY_ONE, LOST_IN_LANES = 16.0, 10.0
+# statement. What a run of it takes is counted while it is written (patched.py): two of them may
+# lose, beside LLVM's quick code, which takes so many times what good code does, what was spared.
+SPARED, SPARED_STATEMENT, SPARED_RUNS, QUICK = 2.5e-3, 8e-5, 2, 3.0
+PUT_TOGETHER_RUN = 10.0  # a run of it, roughly, in runs of good code
 SHARING = 2  # threads that a first run can count on
 # Cutting loops for threads is more code, of a kernel of many loops much more; quick code of kernels
 # that run so long is cut, and that run so long a statement: scatters into a thousand places take
@@ -69,8 +69,8 @@ FEW_KERNELS = 4  # that a second run has begun
 GOOD_KERNEL, GOOD_SECONDS = 3e-3, 8e-6
 PUT_TOGETHER_BYTES = 2.4  # of code from stencils, for each of LLVM's quick code
 SOME_SECONDS, SOME_RUNS, FEW_RUNS = 0.025, 30, 4
-# Of other plans good code is made when quick code has lost that part of what it takes, by our
-# estimates, or has run so often: LLVM at work beside them costs the runs more than a few of them
+# Of other plans good code is made when quick code has lost that part of what it takes, or has run
+# so often: LLVM at work beside them costs the runs more than a few of them
 # can win, and of many kernels, most of which call tile functions, more than ten.
 LOST_PART, SURE_RUNS = 0.25, 10
 # Seconds between two looks: doubled while nothing happens. The first call and what follows it at
@@ -93,8 +93,8 @@ class Watched(Protocol):
     def effort(self) -> float:
         """The seconds that good code takes to be made."""
 
-    def gain(self) -> float:
-        """The seconds of a run that it saves, roughly."""
+    def lost(self) -> float:
+        """The seconds that runs have taken longer than they would have with it."""
 
     def heat(self) -> tuple[float, float]:
         """How often each of its kernels has run on average, and the work done."""
@@ -106,16 +106,16 @@ class Watched(Protocol):
 @record(eq=True)
 class Haste:
     """Whether quick code does: of a kernel, and of the tile functions that it calls; and whether
-    quick code of the kernel is for several threads, as good code is, or without lanes; and whether
-    code from stencils does (patched.py), or up to which density if its long loops run in lanes, and
-    whether that is for several threads, as it runs longer."""
+    quick code of the kernel is for several threads, as good code is, or without lanes; how many
+    seconds a run may take of code from stencils (patched.py), which so many threads share: that
+    may be `divided` where quick code is not, as it runs longer."""
 
     kernel: bool
     tiles: bool
     shared: bool = False
     alone: bool = False
-    stencils: bool = True
-    lanes: float = 1.0
+    patience: float = math.inf
+    sharing: int = 1
     divided: bool = False
 
     def of(self, tile: str) -> bool:
@@ -131,9 +131,10 @@ def effort(code: Code | JitCode) -> float:
     return GOOD_KERNEL + GOOD_SECONDS * code.length / first
 
 
-def lost(code: Code | JitCode) -> float:
-    """How many times what good code takes a run of a kernel's first code takes beyond that."""
-    return LOST_PUT_TOGETHER if code.quick == PUT_TOGETHER else LOST
+def lost(spent: float, good: float) -> float:
+    """What runs that took so many seconds have lost, beside good code that would have taken so
+    many, by our estimate."""
+    return max(spent - good, LOST_AT_LEAST * spent)
 
 
 def settled(plan: Watched) -> bool:
@@ -155,24 +156,24 @@ def settled(plan: Watched) -> bool:
 
 def _is_repaid_soon(plan: Watched) -> bool:
     """Whether some runs repay good code of a plan's few kernels."""
-    effort = plan.effort()
+    effort, so_far = plan.effort(), max(plan.heat()[0], 1.0)
     runs = SOME_RUNS if effort <= SOME_SECONDS else FEW_RUNS
-    return _has_few(plan) and effort <= runs * plan.gain()
+    return _has_few(plan) and effort * so_far <= runs * plan.lost()
 
 
 def _has_few(plan: Watched) -> bool:
     """Whether few kernels of a plan could be better, in however many steps."""
-    return len({id(kernel) for *_, kernel in plan.hasty}) <= FEW_KERNELS
+    return len({id(kernel) for _, _, kernel, _ in plan.hasty}) <= FEW_KERNELS
 
 
 def _is_hot(plan: Watched) -> bool:
     """Whether a plan has run so much that good code of its kernels is worth being made."""
     runs, work = plan.heat()
+    if plan.lost() >= LOST_PART * plan.effort():
+        return True
     if plan.work < VERY_MUCH_WORK:
         return runs >= MANY_RUNS and work >= MUCH_WORK
-    if runs >= SURE_RUNS or runs * plan.gain() >= LOST_PART * plan.effort():
-        return True
-    return plan.again and _is_repaid_soon(plan)
+    return runs >= SURE_RUNS or (plan.again and _is_repaid_soon(plan))
 
 
 def enabled() -> bool:
@@ -180,9 +181,11 @@ def enabled() -> bool:
     return not switched_off("PULLBACK_TIER")
 
 
-def haste(work: float, seconds: float, own: float, tiles: bool, statements: int = 0) -> Haste:
-    """How a kernel of so many statements is to be compiled all of whose runs take `own` seconds, in
-    a program of `work` elementary operations and so many seconds; whether it calls tile
+def haste(
+    work: float, seconds: float, own: float, tiles: bool, statements: int = 0, runs: float = 1.0
+) -> Haste:
+    """How a kernel of so many statements is to be compiled all of whose `runs` take `own` seconds,
+    in a program of `work` elementary operations and so many seconds; whether it calls tile
     functions, or routines of LAPACK and BLAS, which take most of its time as well."""
     if not enabled():
         return Haste(False, False)
@@ -193,12 +196,10 @@ def haste(work: float, seconds: float, own: float, tiles: bool, statements: int 
     quick = quick or own * LOST <= statements * GOOD_STATEMENT
     alone = statements >= FEW_STATEMENTS and own <= statements * ALONE
     alone = quick and alone and not shared
-    spared = SPARED + statements * SPARED_STATEMENT
-    divided = shared or own * LOST_IN_LANES > SHARED
-    wall = own / min(SHARING, cpu_count()) if divided else own
-    stencils = alone or (quick and own * LOST_ONE_BY_ONE <= spared)
-    lanes = spared / max(wall * LOST_IN_LANES, 1e-9) if quick else 0.0
-    return Haste(quick, little, shared, alone, stencils, lanes, divided)
+    threads, divided = min(SHARING, cpu_count()), shared or own * PUT_TOGETHER_RUN > SHARED
+    spared = (SPARED + statements * SPARED_STATEMENT) / SPARED_RUNS
+    patience = (spared + own * QUICK / (threads if shared else 1)) / runs
+    return Haste(quick, little, shared, alone, patience, threads if divided else 1, divided)
 
 
 class _Polite:
@@ -220,7 +221,8 @@ class _Watcher:
     """The plans that wait, and the thread that looks after them."""
 
     def __init__(self) -> None:
-        self.plans: list[weakref.ref[Watched]] = []
+        # How often plans with much to do had run at the last look.
+        self.plans: dict[weakref.ref[Watched], float] = {}
         self.thread = False  # whether there is one
         self.news = threading.Condition()
         self.working = threading.Lock()  # whoever holds it keeps the thread from compiling
@@ -228,11 +230,10 @@ class _Watcher:
         self.pauses = 0
         self.fresh = False
         self.hot = False  # whether something has run that is worth good code
-        self.runs: dict[int, float] = {}  # of plans with much to do, at the last look
 
     def watch(self, plan: Watched) -> None:
         with self.news:
-            self.plans.append(weakref.ref(plan))
+            self.plans[weakref.ref(plan)] = 0.0
             self.fresh = True
             if not self.thread and not self.stopping:
                 # `Thread.start` would wait until the new thread has had the interpreter.
@@ -297,11 +298,9 @@ class _Watcher:
                 pass
             done.append(reference)
         if done:
-            gone = {id(r) for r in done}
             with self.news:
-                self.plans = [r for r in self.plans if id(r) not in gone]
-            for key in gone:
-                self.runs.pop(key, None)
+                for reference in done:
+                    self.plans.pop(reference, None)
         return busy
 
     def goes_on(self, reference: weakref.ref[Watched], plan: Watched) -> bool:
@@ -310,8 +309,8 @@ class _Watcher:
         if plan.work < VERY_MUCH_WORK:
             return False
         runs = plan.heat()[0]
-        before = self.runs.get(id(reference), 0)
-        self.runs[id(reference)] = runs
+        before = self.plans.get(reference, 0.0)
+        self.plans[reference] = runs
         return runs > before
 
     def stop(self) -> None:
@@ -339,9 +338,11 @@ def watch(plan: Watched) -> None:
 
 
 def ran(plan: Watched) -> None:
-    """A plan whose code could be better has run: the thread looks at it now if that was much work
-    and it was not the first time. What takes long soon runs on good code."""
-    if plan.work >= VERY_MUCH_WORK and plan.heat()[0] >= 2 and _is_hot(plan):
+    """A plan whose code could be better has run: the thread looks at it now if that was much work,
+    where it has a processor of its own; elsewhere it may be that the next run waits. What takes
+    long soon runs on good code."""
+    early = plan.heat()[0] < 2 and cpu_count() == 1
+    if plan.work >= VERY_MUCH_WORK and not early and _is_hot(plan):
         _watcher.ran()
 
 
