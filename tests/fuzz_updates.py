@@ -94,7 +94,8 @@ def combined(how: str, old: Any, new: Any, dtype: Any) -> Any:
     if how == "set":
         return new
     if how == "add":
-        return (old | new) if dtype.kind == "b" else (old + new).astype(dtype)
+        with np.errstate(over="ignore"):  # bytes wrap around
+            return (old | new) if dtype.kind == "b" else (old + new).astype(dtype)
     return np.maximum(old, new) if how == "max" else np.minimum(old, new)
 
 

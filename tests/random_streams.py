@@ -81,7 +81,7 @@ SAMPLERS: dict[str, tuple[Sampler, tuple[str, ...]]] = {
     "lognormal": (lambda R, k, s, d: R.lognormal(k, 0.5, s, d), FLOATS),
     "lognormal wide": (
         lambda R, k, s, d: R.lognormal(k, 3.0, s, d),
-        ("float32", "float64", "complex64"),
+        ("float32", "float64", "complex64", "bfloat16"),
     ),
     "maxwell": (lambda R, k, s, d: R.maxwell(k, s, d), FLOATS),
     "multinomial": (lambda R, k, s, d: R.multinomial(k, 20, P3, shape=(*s, 3)), NO_DTYPE),

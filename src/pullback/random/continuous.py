@@ -411,7 +411,8 @@ def _lognormal(key: Any, sigma: Any, shape: Any, dtype: Any) -> Any:
 
 def _scaled_physical(avals: Any, x: Any, y: Any, *, out_dtype: Any, parts: Any = None) -> Any:
     """`parts`: the call that gives x, and its operands."""
-    factors = None if parts is None or typeof(y).ndim else _factors(*parts)
+    apart = parts is None or typeof(y).ndim or typeof(x).dtype == dtypes.bfloat16
+    factors = None if apart else _factors(*parts)
     if factors is None:
         return mul(x, y)
     return mul(factors[0], mul(y, factors[1]))
@@ -432,7 +433,7 @@ def _factors(closed: Any, *args: Any) -> tuple[Any, Any] | None:
 
 
 # A product of a call's numbers and one number: JAX's compiler multiplies that into the number by
-# which the call has multiplied.
+# which the call has multiplied, but in bfloat16, where it rounds in between.
 _scaled_p = rng.compiled_as_jaxs(mul_p, _scaled_physical)
 rules_of_pairs[_scaled_p] = 0, jit_p
 
