@@ -150,25 +150,8 @@ def _positions_by_features(b: Builder, f: Form, op: Opaque, dtype: str, acc: str
         rows = [inner.pop(0)]
     outer = [groups, *rows]
     m, n = math.prod(a.extent for a in inner), conv.per_group
-    slot = f.slot
-    row_levels = levels(merged(inner, "x"), 2)
-    (_, s1), (wide, s0) = row_levels
     own = f.w.slot is not None and f.w.dtype == acc and f.feature.w == 1
-    deep = merged(f.deep, "x", "w") if own else merged(f.deep, "x")
-    left_place = None
-    if len(deep) <= 3:
-        (n1, t1, *u1), (n2, t2, *u2), (length, ks, *bs) = (
-            levels(deep, 3) if deep else [(1, 0, 0)] * 3
-        )
-        form = (n1, n2, length, t1, t2, ks)
-
-        def base(b: Builder, bi: Index) -> Index:
-            return b.add(
-                f.offset(b, outer, b.unravel(bi, [a.extent for a in outer]), "x"),
-                b.add(slot.base(b), f.x_base),
-            )
-
-        left_place = InPlace(slot.buf, base, (wide, s0, s1), form)
+    left_place, right_form = _read_in_place(f, outer, inner, own)
     there = f.w.slot
 
     def weights(b: Builder, bi: Index) -> Index:
@@ -177,10 +160,9 @@ def _positions_by_features(b: Builder, f: Form, op: Opaque, dtype: str, acc: str
         return b.linear([(group, groups.w), (there.base(b), 1), (f.w_base, 1)])
 
     right_place = None
-    if own and left_place is not None:
+    if right_form is not None:
         assert there is not None
-        form = (n1, n2, length, u1[0], u2[0], bs[0])
-        right_place = InPlace(there.buf, weights, (n, 1, 0), form)
+        right_place = InPlace(there.buf, weights, (n, 1, 0), right_form)
 
     def left(b: Builder, bi: Index, i: Index, k: Index) -> Any:
         at = f.offset(b, outer, b.unravel(bi, [a.extent for a in outer]), "x")
@@ -230,6 +212,29 @@ def _positions_by_features(b: Builder, f: Form, op: Opaque, dtype: str, acc: str
         fixed=True,
         right_source=weights_in_columns(f, acc, weights),
     )
+
+
+def _read_in_place(
+    f: Form, outer: Sequence[Axis], inner: Sequence[Axis], own: bool
+) -> tuple[InPlace | None, tuple[int, int, int, int, int, int] | None]:
+    """How windows are read where they lie, the positions of `inner` as rows; and the form of the
+    contracted index in the weights, where these are read in place (`own`), too. None for windows
+    with more axes than an operand in place has."""
+    deep = merged(f.deep, "x", "w") if own else merged(f.deep, "x")
+    if len(deep) > 3:
+        return None, None
+    (_, s1), (wide, s0) = levels(merged(inner, "x"), 2)
+    (n1, t1, *u1), (n2, t2, *u2), (length, ks, *bs) = levels(deep, 3) if deep else [(1, 0, 0)] * 3
+    slot = f.slot
+
+    def base(b: Builder, bi: Index) -> Index:
+        return b.add(
+            f.offset(b, outer, b.unravel(bi, [a.extent for a in outer]), "x"),
+            b.add(slot.base(b), f.x_base),
+        )
+
+    place = InPlace(slot.buf, base, (wide, s0, s1), (n1, n2, length, t1, t2, ks))
+    return place, (n1, n2, length, u1[0], u2[0], bs[0]) if own else None
 
 
 def _rows_of(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
