@@ -620,3 +620,28 @@ def test_softmax_of_turned_scores_walks_rows():
     softmax = next(part for part in text.split("kernel ") if " exp " in part)
     walked = softmax[softmax.index("for reduce") :].split("yield")[0]
     assert "mul %i" not in walked
+
+
+TENSOR_PRODUCTS = {
+    "each with each": ("ijk,bi,bj->bk", (9, 9, 9), (300, 9), (300, 9)),
+    "of unlike sizes": ("ijk,bi,bj->bk", (5, 16, 24), (300, 5), (300, 16)),
+    "three": ("abck,za,zb,zc->zk", (4, 5, 6, 8), (200, 4), (200, 5), (200, 6)),
+    "long": ("ijk,bi,bj->bk", (40, 37, 12), (130, 40), (130, 37)),
+    "other operand": ("bi,bj,kij->kb", (200, 7), (200, 9), (11, 7, 9)),
+}
+
+
+@pytest.mark.parametrize("case", TENSOR_PRODUCTS)
+def test_products_of_products_of_each_with_each(case):
+    spec, *shapes = TENSOR_PRODUCTS[case]
+    same(lambda m, np_, *a: np_.einsum(spec, *a), *(numbers(*s) for s in shapes))
+    bf16 = [numbers(*s).astype(ml_dtypes.bfloat16) for s in shapes]
+    same(lambda m, np_, *a: np_.einsum(spec, *a), *bf16, tolerance=3e-2)
+
+
+def test_rows_of_a_product_are_computed_axis_by_axis():
+    """No index is divided where a product's operand has several contracted axes."""
+    shapes = TENSOR_PRODUCTS["each with each"][1:]
+    f = pb.jit(lambda *a: jnp.einsum("ijk,bi,bj->bk", *a))
+    text = f.lower(*(numbers(*s) for s in shapes)).as_text("loops")
+    assert "tile_f32" in text and "idiv" not in text and "irem" not in text

@@ -60,3 +60,9 @@ def bytes_(space: Space) -> Case:
     a, b = (space.array((100 * data(512, 512, seed=s)).astype(np.int8)) for s in (0, 1))
     wide = space.jnp.int32
     return Case(lambda a, b: space.lax.dot(a, b, preferred_element_type=wide), (a, b))
+
+
+@workload("matmul", "tensor product of 1000 x 9 with 1000 x 9", numpy=True)
+def tensor_product(space: Space) -> Case:
+    x, y, table = (space.array(data(*s)) for s in ((1000, 9), (1000, 9), (9, 9, 9)))
+    return Case(lambda c, x, y: space.jnp.einsum("ijk,bi,bj->bk", c, x, y), (table, x, y))

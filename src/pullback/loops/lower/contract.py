@@ -12,6 +12,7 @@ from typing import Any
 
 from pullback.loops.build import TRUE, Builder, Index
 from pullback.loops.epilogue import Finish
+from pullback.loops.fuse import breaks_of
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.elementwise import (
@@ -329,6 +330,18 @@ def _neighbours(x: Node) -> int | None:
     return real[-1] if axes is None else axes[real[-1]]
 
 
+def _run(x: Node, deep: tuple[int, ...]) -> int:
+    """How many contracted elements of an operand that is computed one loop walks without dividing
+    their index: as products of each with each have several axes, of which only the last ones may
+    be walked as one."""
+    if x.kind != "pw" or x.root or not deep:
+        return 0
+    first = len(deep) - 1
+    while first and deep[first - 1] == deep[first] - 1 and deep[first - 1] not in breaks_of(x):
+        first -= 1
+    return math.prod(x.shape[k] for k in deep[first:])
+
+
 def _outer_rows(x: Node, free: tuple[int, ...]) -> tuple[int, ...]:
     """The free axes of an operand outside of those along which its elements are neighbours, where
     contracted ones lie between: they are a batch, so that rows are copied whole."""
@@ -402,6 +415,7 @@ def _blocked_dot(
             into if dtype == acc == (acc if pairs else kind) and finish.into else None,
             pairs,
             shared=bool(free),
+            left_run=_run(x, xs[2]),
         )
         if words:
             _in_words(product, x.dtype, in_place(x, *xs, False), place)

@@ -84,6 +84,7 @@ class Product:
     line: int = 1
     turned: int = 0
     right_form: tuple[int, int, int, int, int, int] | None = None
+    left_run: int = 0  # elements of a computed A along the contracted index that loops walk as one
 
 
 def _levels(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, int]]:

@@ -261,12 +261,21 @@ class Packing:
         if by_rows:
             loops.reverse()
 
+        run = p.left_run if length is None and start == 0 and not by_rows and pairs == 1 else 0
+
         def outer(x: Index) -> Sequence[Atom]:
             def inner(y: Index) -> Sequence[Atom]:
                 put(*((y, x) if by_rows else (x, y)))
                 return ()
 
-            b.loop(loops[1][0], "vector", inner, hi=loops[1][1])
+            def part(t: Index) -> Sequence[Atom]:
+                b.loop(run, "vector", lambda y: inner(b.linear([(t, run), (y, 1)])))
+                return ()
+
+            if 1 < run < deep:
+                b.loop(deep // run, "seq", part)
+            else:
+                b.loop(loops[1][0], "vector", inner, hi=loops[1][1])
             return ()
 
         kind = "parallel" if parallel and loops[0][0] >= 4 else "seq"
