@@ -468,7 +468,7 @@ def generalized_normal(
     if out_sharding is not None:
         return lay_out(generalized_normal(key, p, shape, dtype), "generalized_normal", out_sharding)
     typed = consume("generalized_normal", key)
-    d = float_dtype("gamma", dtype)
+    d = float_dtype("generalized_normal", dtype)
     p = as_array(p)
     shape = result_shape("generalized_normal", canonical_shape(shape), p)
     return _generalized_normal(typed, p, shape=shape, dtype=d)
@@ -507,8 +507,8 @@ def ball(
     if out_sharding is not None:
         return lay_out(ball(key, d, p, shape, dtype), "ball", out_sharding)
     typed = consume("ball", key)
-    dt = float_dtype("gamma", dtype)
     (d,) = canonical_shape((d,))
+    dt = float_dtype("ball", dtype)
     return _ball(typed, as_array(p), shape=(*canonical_shape(shape), d), dtype=dt)
 
 

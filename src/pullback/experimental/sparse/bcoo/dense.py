@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .... import errors, numpy as jnp
 from ....core.trace import Tracer
+from ....primitives.common import as_int
 from ..composed import SparseInfo, composed, info
 from .storage import (
     batched,
@@ -44,6 +45,7 @@ def bcoo_fromdense(
     Array([[0, 1]], dtype=int32)
     """
     mat = jnp.asarray(mat)
+    n_batch, n_dense = as_int(n_batch, "n_batch"), as_int(n_dense, "n_dense")
     n_sparse = mat.ndim - n_batch - n_dense
     if min(n_sparse, n_batch, n_dense) < 0:
         raise ValueError(
