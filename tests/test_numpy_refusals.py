@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import jax
+import jax.experimental.sparse
 import jax.numpy as jnp
 import jax.scipy.linalg
 import jax.scipy.special
@@ -14,6 +15,7 @@ import pytest
 from oracle_compare import refused
 
 import pullback as pb
+import pullback.experimental.sparse
 import pullback.numpy as pnp
 
 BOTH = [(jax, jnp), (pb, pnp)]
@@ -209,6 +211,29 @@ SAID = {
     "select must have a value in {'a', 'i', 'v'}": lambda j, n: j.scipy.linalg.eigh_tridiagonal(
         n.ones(3), n.ones(2), eigvals_only=True, select="x"
     ),
+    "sparse rule for eq is not implemented because it would result in dense": (
+        lambda j, n: j.experimental.sparse.eye(3) == 0
+    ),
+    "sparse rule for exp is not implemented because it would result in dense": (
+        lambda j, n: j.experimental.sparse.sparsify(n.exp)(j.experimental.sparse.eye(3))
+    ),
+    "sparse rule for sort is not implemented": (
+        lambda j, n: j.experimental.sparse.sparsify(n.sort)(j.experimental.sparse.eye(3))
+    ),
+    "Division by a sparse array is not implemented because it would result in dense": (
+        lambda j, n: 1 / j.experimental.sparse.eye(3)
+    ),
+    r"contracting dimensions to have the same shape, got \(3,\) and \(4,\)": (
+        lambda j, n: j.experimental.sparse.eye(3) @ n.ones(4)
+    ),
+    r"of shape \(3, 3\), increasing n_dense from 0 to 1 results in inefficient storage": (
+        lambda j, n: j.experimental.sparse.bcoo_update_layout(
+            j.experimental.sparse.eye(3), n_dense=1
+        )
+    ),
+    "The error arose for the nse argument of bcoo_fromdense": lambda j, n: j.jit(
+        j.experimental.sparse.BCOO.fromdense
+    )(n.eye(2)),
     "for select='i', select_range must be specified": (
         lambda j, n: j.scipy.linalg.eigh_tridiagonal(
             n.ones(3), n.ones(2), eigvals_only=True, select="i"

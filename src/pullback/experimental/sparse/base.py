@@ -50,6 +50,32 @@ class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
     """
 
 
+# Elementwise functions that are not 0 where their argument is, and comparisons.
+_NOT_ZERO_AT_ZERO = frozenset(
+    "cos cosh exp exp2 log acos acosh digamma lgamma erfc logistic rsqrt eq ne lt le gt ge "
+    "is_finite not".split()
+)
+
+
+def no_rule(name: str) -> NotImplementedError:
+    """What functions say that sparse arrays have no form of, in JAX's words."""
+    text = f"sparse rule for {name} is not implemented"
+    if name not in _NOT_ZERO_AT_ZERO:
+        return NotImplementedError(f"{text}. Fix: call todense() before it.")
+    return NotImplementedError(
+        f"{text} because it would result in dense output. If this is your intent, use "
+        "sparse.todense() to convert your arguments to dense matrices."
+    )
+
+
+def no_quotient() -> NotImplementedError:
+    """What divisions by sparse arrays say, which are zero almost everywhere."""
+    return NotImplementedError(
+        "Division by a sparse array is not implemented because it would result in dense output. If "
+        "this is your intent, use sparse.todense() to convert your arguments to a dense array."
+    )
+
+
 class JAXSparse:
     """A sparse array: stored elements (`data`), their places, and a shape.
 

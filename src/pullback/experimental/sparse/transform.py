@@ -15,7 +15,7 @@ from ...core.jaxpr import ClosedJaxpr, Literal
 from ...core.trace import Trace, Tracer, current_trace, use_trace
 from ...extend import linear_util as lu
 from .api import todense_p
-from .base import is_sparse
+from .base import is_sparse, no_quotient, no_rule
 from .bcoo import (
     BCOO,
     bcoo_broadcast_in_dim,
@@ -105,10 +105,7 @@ def _mul(x: Any, y: Any, **_: Any) -> Any:
 @_rule("div")
 def _div(x: Any, y: Any, **_: Any) -> Any:
     if isinstance(y, BCOO):
-        raise NotImplementedError(
-            "sparsify: division by a sparse array, which is zero almost everywhere. Fix: call "
-            "todense() before it."
-        )
+        raise no_quotient()
     return x._with_data(bcoo_multiply_dense(x, 1 / y))
 
 
@@ -328,9 +325,7 @@ def _by_own_rule(p: Any, params: dict[str, Any], args: list[Any]) -> list[Any]:
     args = [_bcoo(x) for x in args]
     rule = _rules.get(name)
     if rule is None:
-        raise NotImplementedError(
-            f"sparsify: no rule for {name} of sparse arrays. Fix: call todense() before it."
-        )
+        raise no_rule(name)
     return [rule(*args, **params)]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .... import numpy as jnp
 from ....api.vmap import mapped_types
-from ..base import JAXSparse, register
+from ..base import JAXSparse, no_quotient, no_rule, register
 from .arithmetic import add, add_dense, bcoo_multiply_dense, bcoo_multiply_sparse
 from .dense import bcoo_fromdense, bcoo_todense
 from .dot import matmul
@@ -156,9 +156,7 @@ class BCOO(Stored):
 
     def __truediv__(self, other: Any) -> Any:
         if isinstance(other, JAXSparse):
-            raise NotImplementedError(
-                "division by a sparse array, which is zero almost everywhere. Fix: x / m.todense()."
-            )
+            raise no_quotient()
         return self * (1 / jnp.asarray(other)) if jnp.ndim(other) else super().__truediv__(other)
 
     def __add__(self, other: Any) -> Any:
@@ -187,17 +185,26 @@ class BCOO(Stored):
         return once._with_data(once.data ** int(other))
 
     def __rtruediv__(self, other: Any) -> Any:
-        raise NotImplementedError(
-            "division by a sparse array, which is zero almost everywhere. Fix: m.todense()."
-        )
+        raise no_quotient()
 
-    def _compare(self, other: Any) -> Any:
-        raise NotImplementedError(
-            "comparison of a sparse array, which is true or false at every place that is not "
-            "stored. Fix: compare m.todense(), or the stored elements m.data."
-        )
+    def __eq__(self, other: object) -> Any:
+        raise no_rule("eq")
 
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compare
+    def __ne__(self, other: object) -> Any:
+        raise no_rule("ne")
+
+    def __lt__(self, other: Any) -> Any:
+        raise no_rule("lt")
+
+    def __le__(self, other: Any) -> Any:
+        raise no_rule("le")
+
+    def __gt__(self, other: Any) -> Any:
+        raise no_rule("gt")
+
+    def __ge__(self, other: Any) -> Any:
+        raise no_rule("ge")
+
     __hash__ = None  # type: ignore[assignment]
 
     def __matmul__(self, other: Any) -> Any:

@@ -54,7 +54,9 @@ def bcoo_fromdense(
     if nse is None:
         if isinstance(mat, Tracer):
             raise errors.ConcretizationTypeError(
-                "bcoo_fromdense: how many elements to store must be given under jit. Fix: nse=..."
+                mat,
+                "The error arose for the nse argument of bcoo_fromdense, how many elements to "
+                "store: it must be given under jit.",
             )
         mask = _mask(mat, n_batch, n_dense)
         counts = mask.sum(axis=tuple(range(n_batch, mask.ndim)))

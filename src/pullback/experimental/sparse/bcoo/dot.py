@@ -31,14 +31,20 @@ if TYPE_CHECKING:
     from .array import BCOO
 
 
+def unlike_axes(name: str, left: Any, i: int, right: Any, j: int) -> TypeError:
+    """What products say of axes of two sizes, in the words of dense arrays' products."""
+    return TypeError(
+        "dot_general requires contracting dimensions to have the same shape, got "
+        f"({left[i]},) and ({right[j]},): {name} of shapes {left} and {right}"
+    )
+
+
 def check_sizes(name: str, left: Any, right: Any, dimension_numbers: Any) -> None:
     """TypeError unless axes that are multiplied have one size; `left`, `right`: shapes."""
     for axes in dimension_numbers:
         for i, j in zip(*axes, strict=True):
             if left[i] != right[j]:
-                raise TypeError(
-                    f"{name}: axis {i} of shape {left} and axis {j} of shape {right} differ"
-                )
+                raise unlike_axes(name, left, i, right, j)
 
 
 def bcoo_dot_general(
@@ -327,7 +333,7 @@ def matmul(lhs: Any, rhs: Any) -> Any:
     rc = max(rhs.ndim - 2, 0)
     n_l, n_r = max(lhs.ndim - 2, 0), max(rhs.ndim - 2, 0)
     if lhs.shape[-1] != rhs.shape[rc]:
-        raise TypeError(f"matmul: shapes {lhs.shape} and {rhs.shape} do not fit")
+        raise unlike_axes("matmul", lhs.shape, -1, rhs.shape, rc)
     if n_l and n_r:
         lead = jnp.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
         lhs, rhs = _with_batch(lhs, lead), _with_batch(rhs, lead)

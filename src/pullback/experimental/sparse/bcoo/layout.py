@@ -36,13 +36,13 @@ def bcoo_update_layout(
     n_dense = mat.n_dense if n_dense is None else int(n_dense)
     if n_batch < 0 or n_dense < 0 or n_batch + n_dense > mat.ndim:
         raise ValueError(
-            f"bcoo_update_layout: n_batch={n_batch} and n_dense={n_dense} of an array of "
-            f"{mat.ndim} axes"
+            f"bcoo_update_layout: n_batch and n_dense must be 0 or more, and the sum of {n_batch=} "
+            f"and {n_dense=} cannot be larger than {mat.ndim=}."
         )
     if (n_batch, n_dense) == (mat.n_batch, mat.n_dense):
         return mat
     if n_batch > mat.n_batch or n_dense > mat.n_dense:
-        _warn_of_zeros(mat, on_inefficient)
+        _warn_of_zeros(mat, n_batch, n_dense, on_inefficient)
     # Axes become sparse before others become dense or batches.
     data, indices = full(mat)
     if n_dense < mat.n_dense:
@@ -56,12 +56,17 @@ def bcoo_update_layout(
     return make(data, indices, mat.shape)
 
 
-def _warn_of_zeros(mat: BCOO, on_inefficient: str | None) -> None:
+def _warn_of_zeros(mat: BCOO, n_batch: int, n_dense: int, on_inefficient: str | None) -> None:
     if on_inefficient is None:
         return
+    dense = n_dense > mat.n_dense
+    name, old, new = (
+        ("n_dense", mat.n_dense, n_dense) if dense else ("n_batch", mat.n_batch, n_batch)
+    )
     text = (
-        f"For BCOO with {mat.n_batch} batch and {mat.n_dense} dense axes, more of them store "
-        "zeros. Fix: on_inefficient=None."
+        f"For matrix of shape {mat.shape}, increasing {name} from {old} to {new} results in "
+        "inefficient storage: zeros are stored. To disable this error, set the on_inefficient "
+        "argument of bcoo_update_layout to 'warn' or None."
     )
     if on_inefficient == "error":
         raise SparseEfficiencyError(text)
