@@ -435,3 +435,16 @@ def test_long_loops_stop_when_they_are_asked_to(kind):
         with pytest.raises(PlanError, match="cancelled"):
             plan.run((ctypes.c_int64 * plan.slot_words)(*[a.ctypes.data for a in arrays]), context)
         assert arrays[1][0] == 0
+
+
+def test_iterations_are_counted_where_sizes_tell_them():
+    """Whole groups of four in a chunk are told by masks; what data tells goes so far, not so many
+    steps."""
+    n, size, whole, data = (Var(k, "i64") for k in ("n", "size", "whole", "data"))
+    x, step = Buf("x", "i64", (n,), "in"), Const(4, "i64")
+    lets = Let(size, "sub", (n, ONE)), Let(whole, "and", (size, Const(-4, "i64")))
+    kernel = Kernel("k", (x,), (n,), (), (*lets, Load(data, x, (ZERO,))))
+    trips = Trips(kernel, (1001,))
+    assert trips.between(ZERO, whole, step) == 250
+    assert trips.between(ZERO, data, step) == trips.between(ZERO, data, ONE) / 4
+    assert trips.between(ZERO, data, Const(1000, "i64")) == 1

@@ -11,7 +11,7 @@ from pullback.loops.ir import Atom, Const, For, Kernel, Let
 
 __all__ = ["Trips"]
 
-UNKNOWN = 16.0  # iterations of a loop whose number depends on data
+UNKNOWN = 16.0  # how far a loop goes whose number of iterations depends on data
 
 _VALUES: dict[str, Callable[[int, int], int]] = {
     "add": lambda x, y: x + y,
@@ -19,6 +19,7 @@ _VALUES: dict[str, Callable[[int, int], int]] = {
     "mul": lambda x, y: x * y,
     "min": min,
     "max": max,
+    "and": lambda x, y: x & y,
     "idiv": lambda x, y: x // y if y else 0,
 }
 
@@ -34,7 +35,9 @@ class Trips:
     def between(self, lo: Atom, hi: Atom, step: Atom) -> float:
         """Iterations of a loop, in the middle of the loops around it."""
         found = self.iterations(lo, hi, step)
-        return UNKNOWN if found is None else float(found)
+        if found is None:
+            return max(1.0, UNKNOWN / abs(self.value(step) or 1))
+        return float(found)
 
     def iterations(self, lo: Atom, hi: Atom, step: Atom) -> int | None:
         first, last, by = self.value(lo), self.value(hi), self.value(step)
