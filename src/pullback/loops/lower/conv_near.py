@@ -32,6 +32,7 @@ FEW, MANY = 64, 512  # rows of a block
 TASKS = 16
 UNIT = Line(1, 0, 1, 1, 1, 0, 1, 1, 0)
 STRIDED = 16  # features from which on weights may be read in strides
+_Levels = tuple[int, int, int, int, int, int]  # as in the form of InPlace
 
 
 def brought_near(
@@ -287,28 +288,13 @@ def weights_in_columns(f: Form, acc: str, base: Callable[..., Index]) -> InPlace
 def near_product(f: Form, op: Opaque, dtype: str, acc: str) -> Product:
     """The product of a convolution whose operand is brought near."""
     conv, finish, near = f.conv, Finish(op), _Near(f, acc)
-    n, c = conv.per_group, near.features
-    rows, t1, t2, apart = near.place()
-    m, last = near.lines * near.wide.count, near.last
+    n = conv.per_group
+    rows, _, _, apart = near.place()
+    m = near.lines * near.wide.count
     turned, by_feature = f.feature.out != 1, f.feature.w == 1
     tall, wide = near.tall_axis, near.wide_axis
-    # The contracted index runs over the window, then over features: the weights are read so, or
-    # packed. Many features that lie in another order are packed in that one, and read in strides.
-    window = [next(a for a in f.deep if a.place == r) for r in conv.rhs[2:]]
-    feature = next(a for a in f.deep if a.place == conv.rhs[1])
-    order = [*_two(window, last, Axis(1, 0)), feature]
-    n1, n2 = order[0].extent, order[1].extent
-    packed = f.deep if c >= STRIDED else order
-    own = f.w.slot is not None and f.w.dtype == acc and by_feature
-    if len(window) == 3:  # features of several planes are read as those of one
-        order = packed = [*order[:2], window[0], feature]
-        own = False
-    natural = _real(packed) == _real(order)
-    right_form = None if natural else (n1, n2, c, *_packed_strides(packed, order))
-    form = (n1, n2, c, t1, t2, 1)
-    there = (n1, n2, c, *(a.w for a in order))
-    if natural and t2 == c and not (own and there[4] != c * there[5]):
-        form, there = (1, n1, n2 * c, 0, t1, 1), (1, n1, n2 * c, 0, there[3], there[5])
+    own = f.w.slot is not None and f.w.dtype == acc and by_feature and len(conv.space) < 3
+    packed, form, there, right_form = _contracted(f, near, own)
     slot, right_place = f.w.slot, None
     base = lambda b, bi: b.add(slot.base(b), f.w_base)  # type: ignore[union-attr]
     source = weights_in_columns(f, acc, base) if packed is f.deep else None
@@ -351,19 +337,16 @@ def near_product(f: Form, op: Opaque, dtype: str, acc: str) -> Product:
         rest = b.linear([(b.unravel(bi, near.extents)[2], -near.lines), (tall.extent, 1)])
         return b.let("min", (b.dim(near.lines), b.atom(rest)), "i64")
 
-    def nowhere(*_: Any) -> Any:
-        raise AssertionError("internal error in pullback: the operand is read in scratch")
-
     return Product(
         acc,
         math.prod(near.extents),
         m,
         n,
         f.depth,
-        nowhere,
+        _nowhere,
         right,
         put,
-        InPlace(nowhere, nowhere, rows, form),
+        InPlace(_nowhere, _nowhere, rows, form),
         right_place,
         right_depth=not by_feature,
         into=into if straight else None,
@@ -379,6 +362,40 @@ def near_product(f: Form, op: Opaque, dtype: str, acc: str) -> Product:
         right_form=right_form,
         right_source=source,
     )
+
+
+def _nowhere(*_: Any) -> Any:
+    raise AssertionError("internal error in pullback: the operand is read in scratch")
+
+
+def _contracted(
+    f: Form, near: _Near, own: bool
+) -> tuple[Sequence[Axis], _Levels, _Levels, _Levels | None]:
+    """The contracted index: its axes in the order of packed weights; how it runs through what was
+    brought near, through weights that are read in place (`own`), and through packed ones, where
+    these have another order."""
+    conv, c = f.conv, near.features
+    _, t1, t2, _ = near.place()
+    # It runs over the window, then over features: the weights are read so, or packed. Many features
+    # that lie in another order are packed in that one, and read in strides.
+    window = [next(a for a in f.deep if a.place == r) for r in conv.rhs[2:]]
+    feature = next(a for a in f.deep if a.place == conv.rhs[1])
+    order = [*_two(window, near.last, Axis(1, 0)), feature]
+    n1, n2 = order[0].extent, order[1].extent
+    packed: Sequence[Axis] = f.deep if c >= STRIDED else order
+    if len(window) == 3:  # features of several planes are read as those of one
+        order = [*order[:2], window[0], feature]
+        packed = order
+    natural = _real(packed) == _real(order)
+    right_form = None if natural else (n1, n2, c, *_packed_strides(packed, order))
+    form: _Levels = (n1, n2, c, t1, t2, 1)
+    if len(window) == 3:
+        there: _Levels = (n1, n2, c, 0, 0, 0)
+    else:
+        there = (n1, n2, c, order[0].w, order[1].w, order[2].w)
+    if natural and t2 == c and not (own and there[4] != c * there[5]):
+        form, there = (1, n1, n2 * c, 0, t1, 1), (1, n1, n2 * c, 0, there[3], there[5])
+    return packed, form, there, right_form
 
 
 def _real(axes: Sequence[Axis]) -> list[Axis]:
