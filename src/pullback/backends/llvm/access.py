@@ -46,7 +46,7 @@ def materialise(b: Builder, x: Index, t: str = "i64") -> Val:
         return first
     regs: list[str] = []
     for u in range(x.width):
-        regs += (first + stride * (u * x.n)).regs
+        regs += b.spread(first + stride * (u * x.n), x.n)
     return Val(b, t, x.n, tuple(regs))
 
 
@@ -401,7 +401,8 @@ def _masked_pointers(
     n = at.n
     away = b.cast("ptrtoint", b.nowhere(), "i64") - b.cast("ptrtoint", base, "i64")
     whole = Val(b, mask.t, n, b.spread(mask, n))
-    chosen = b.select(whole, materialise(b, at) * size, away)
+    apart = materialise(b, at) * size  # one number where lanes lie at a stride of nothing
+    chosen = b.select(whole, Val(b, "i64", n, b.spread(apart, n)), away)
     regs = [chosen.regs[u % len(chosen.regs)] for u in range(max(width, len(chosen.regs)))]
     lanes = [[Val(b, "i64", 1, (b.extract(r, "i64", n, k),)) for k in range(n)] for r in regs]
     return [[b.gep(base, lane, 1) for lane in row] for row in lanes]

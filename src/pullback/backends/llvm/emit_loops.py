@@ -693,7 +693,7 @@ def materialised_lin(e: Emitter, lin: Lin, t: str) -> Val:
     first = b.lanes_of(t, lin.n) * b.cast("trunc", lin.stride, t) + base
     regs: list[str] = []
     for u in range(lin.width):
-        regs += (first + b.cast("trunc", lin.stride, t) * (u * lin.n)).regs
+        regs += b.spread(first + b.cast("trunc", lin.stride, t) * (u * lin.n), lin.n)
     return Val(b, t, lin.n, tuple(regs))
 
 
