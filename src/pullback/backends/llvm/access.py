@@ -40,8 +40,7 @@ def materialise(b: Builder, x: Index, t: str = "i64") -> Val:
     if isinstance(x, Val):
         return b.cast("trunc", x, t)
     base, stride = b.cast("trunc", x.base, t), b.cast("trunc", x.stride, t)
-    steps = b.splat(b.lanes_of(t, x.n), x.n) if x.n > 1 else b.lit(0, t)
-    first = base + (steps * stride if x.n > 1 else 0)
+    first = base + b.lanes_of(t, x.n) * stride
     if x.width == 1:
         return first
     regs: list[str] = []
@@ -400,9 +399,8 @@ def _masked_pointers(
     mask apart would cost as much as all else."""
     n = at.n
     away = b.cast("ptrtoint", b.nowhere(), "i64") - b.cast("ptrtoint", base, "i64")
-    whole = Val(b, mask.t, n, b.spread(mask, n))
     apart = materialise(b, at) * size  # one number where lanes lie at a stride of nothing
-    chosen = b.select(whole, Val(b, "i64", n, b.spread(apart, n)), away)
+    chosen = b.select(b.splat(mask, n), b.splat(apart, n), away)
     regs = [chosen.regs[u % len(chosen.regs)] for u in range(max(width, len(chosen.regs)))]
     lanes = [[Val(b, "i64", 1, (b.extract(r, "i64", n, k),)) for k in range(n)] for r in regs]
     return [[b.gep(base, lane, 1) for lane in row] for row in lanes]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pullback.backends.llvm.access import Lin, scattered_briefly
+from pullback.backends.llvm.access import Lin, materialise, scattered_briefly
 from pullback.backends.llvm.ahead import rows_ahead
 from pullback.backends.llvm.analysis import (
     body_cost,
@@ -183,7 +183,7 @@ class Loops:
         """A loop whose bounds differ from lane to lane."""
         b, outer = e.b, e.mask
         e.module.straight = False
-        lo, hi, step = (e.full(materialised(e, a)) for a in (s.lo, s.hi, s.step))
+        lo, hi, step = (e.full(materialise(e.b, e.index(a))) for a in (s.lo, s.hi, s.step))
         inits = [e.full(e.val(c.init)) for c in s.carry]
         base = e.full(b.lit(True, "i1")) if outer is None else e.full(outer)
 
@@ -398,7 +398,7 @@ class Loops:
         if s.index.dtype == "i64":
             e.env[s.index] = lin if e.lanes > 1 else i
         else:
-            e.env[s.index] = materialised_lin(e, lin, register_type(s.index.dtype))
+            e.env[s.index] = materialise(e.b, lin, register_type(s.index.dtype))
 
     def masked_lanes(self, e: Emitter, s: For, lo: Val, hi: Val, lanes: int, width: int) -> None:
         self.lane_loop(e, s, lo, hi, lanes, width, lambda i: tail_mask(e, i, hi, lanes, width))
@@ -680,21 +680,6 @@ def updates_shared(body: Sequence[Stmt]) -> bool:
     stmts = list(walk(body))
     own = {x.buf for x in stmts if isinstance(x, Alloc)}
     return any(isinstance(x, Update) and x.buf not in own for x in stmts)
-
-
-def materialised(e: Emitter, a: object) -> Val:
-    v = e.index(a)  # type: ignore[arg-type]
-    return v if isinstance(v, Val) else materialised_lin(e, v, "i64")
-
-
-def materialised_lin(e: Emitter, lin: Lin, t: str) -> Val:
-    b = e.b
-    base = b.cast("trunc", lin.base, t)
-    first = b.lanes_of(t, lin.n) * b.cast("trunc", lin.stride, t) + base
-    regs: list[str] = []
-    for u in range(lin.width):
-        regs += b.spread(first + b.cast("trunc", lin.stride, t) * (u * lin.n), lin.n)
-    return Val(b, t, lin.n, tuple(regs))
 
 
 def tail_mask(e: Emitter, i: Val, hi: Val, lanes: int, width: int) -> Val:

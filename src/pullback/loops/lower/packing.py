@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback.loops.build import TRUE, Builder, Index
@@ -99,6 +99,27 @@ class Packing:
         rest = self.b.atom(self.b.linear([(first, -1), (self.n, 1)]))
         return self.b.let("clamp", (self.b.dim(0), rest, self.b.dim(most)), "i64")
 
+    def _panels(
+        self,
+        columns: tuple[Index, int],
+        parallel: bool,
+        block: Callable[[Index, Index, Atom], None],
+    ) -> None:
+        """Panel after panel: `block` takes its number, its first column and how many are there."""
+        b, panel = self.b, self.panel
+        j0, cols = columns
+
+        def one(jb: Index) -> Sequence[Atom]:
+            first = b.linear([(j0, 1), (jb, panel)])
+            block(jb, first, self._columns_from(first, panel))
+            return ()
+
+        self._blocks(-(-cols // panel), parallel, one)
+
+    def _blocks(self, count: int, parallel: bool, block: Callable[[Index], Sequence[Atom]]) -> None:
+        """A loop over blocks, which threads share if there are some."""
+        self.b.loop(count, "parallel" if parallel and count >= 4 else "seq", block)
+
     def lay_right(
         self,
         source: InPlace,
@@ -144,18 +165,15 @@ class Packing:
         block by block. What lies beyond the last column is never read."""
         b, panel, stride = self.b, self.panel, source.rows[1]
         name, buffer = turn_name(packed_type(self.p)), source.buf(b)
-        j0, cols = columns
-        k0, deep, length = depth
         base = source.base(b, self.bi)
+        k0, deep, length = depth
 
-        def block(jb: Index) -> Sequence[Atom]:
-            first = b.linear([(j0, 1), (jb, panel)])
-            left = self._columns_from(first, panel)
+        def block(jb: Index, first: Index, left: Atom) -> None:
             at, to = b.linear([(base, 1), (first, stride)]), b.mul(jb, deep * panel)
             if stretches == 1:
                 args = [buffer, b.add(at, k0), stride, left, length or deep, buf, to, panel]
                 self.call(name, args, (buffer, buf), buf)
-                return ()
+                return
 
             def stretch(s: Index) -> Sequence[Atom]:
                 begin = b.let("max", (b.atom(b.mul(s, most)), b.atom(k0)), "i64")
@@ -169,7 +187,6 @@ class Packing:
                 return ()
 
             b.loop(stretches, "seq", stretch, lo=lo, hi=hi)
-            return ()
 
         # The contracted index runs over stretches of `most` elements, `apart` from each other.
         _, stretches, most, _, apart, _ = source.depth
@@ -177,8 +194,7 @@ class Packing:
         end = b.linear([(k0, 1), (some, 1)])
         lo = b.atom(b.div(k0, most))
         hi = b.atom(b.div(b.linear([(end, 1), (most - 1, 1)]), most))
-        blocks = -(-cols // panel)
-        b.loop(blocks, "parallel" if parallel and blocks >= 4 else "seq", block)
+        self._panels(columns, parallel, block)
 
     def turn_read(
         self,
@@ -190,13 +206,10 @@ class Packing:
         """Panels of a B that is read along the contracted index: some of it goes to scratch as it
         is read, and from there transposed to its place."""
         b, p, panel = self.b, self.p, self.panel
-        j0, cols = columns
         k0, deep, length = depth
         most = max(1, min(deep, TURNED))
 
-        def block(jb: Index) -> Sequence[Atom]:
-            first = b.linear([(j0, 1), (jb, panel)])
-            left = self._columns_from(first, panel)
+        def block(jb: Index, first: Index, left: Atom) -> None:
             some = b.scratch(p.acc, panel * most, "read")
 
             def chunk(kb: Index) -> Sequence[Atom]:
@@ -222,10 +235,8 @@ class Packing:
                 return ()
 
             b.loop(-(-deep // most), "seq", chunk)
-            return ()
 
-        blocks = -(-cols // panel)
-        b.loop(blocks, "parallel" if parallel and blocks >= 4 else "seq", block)
+        self._panels(columns, parallel, block)
 
     def part(self, i: Index) -> Index:
         """A number of reals as one of elements."""
@@ -296,8 +307,7 @@ class Packing:
             self.call(name, args, (source, buf), buf)
             return ()
 
-        blocks = -(-m // TURNED_ROWS)
-        b.loop(blocks, "parallel" if parallel and blocks >= 4 else "seq", block)
+        self._blocks(-(-m // TURNED_ROWS), parallel, block)
         return buf
 
     def rest(self, t: Index, size: int, total: int) -> Atom | int:
