@@ -468,7 +468,7 @@ def test_nothing_is_begun_while_compiling_is_paused() -> None:
         f(x).block_until_ready()
         plan = f.lower(x).compiler_ir("loops").plan
         f(x).block_until_ready()
-        assert plan.hasty and all(kernel.better is None for _, _, kernel, _ in plan.hasty)
+        assert plan.hasty and all(kernel.better is None for _, kernel, _ in plan.hasty)
 
 
 @pytest.mark.usefixtures("nothing_compiled")
@@ -510,7 +510,7 @@ def test_when_good_code_is_begun(
     """By what kernels there are, not by how many steps call them, and by what a run has lost."""
     some = [object() for _ in range(kernels)]
     plan: Any = SimpleNamespace(
-        hasty=[(1e-6, k, some[k % kernels], None) for k in range(steps)], work=1e8, seconds=1e-2,
+        hasty=[(k, some[k % kernels], None) for k in range(steps)], work=1e8, seconds=1e-2,
         again=True, effort=lambda: kernels * 1e-2, lost=lambda: runs * lost,
         heat=lambda: (float(runs), runs * 1e8),
     )  # fmt: skip
@@ -533,11 +533,13 @@ def test_what_has_lost_most_is_improved_first() -> None:
     plan, second = Plan(0), round(1e6 / runtime().seconds_of(1e6))
     plan.table, plan.count, plan.kernel_steps = [0] * 32, [0] * 6 + [4], 4
     plan.hasty = [
-        (1e-3, 0, kernel("product", True), [0, second]),
-        (1e-5, 1, kernel("short", False), [0, second // 200]),
-        (1e-4, 2, kernel("long", False), [0, second // 2]),
-        (0.48, 3, kernel("as good", False), [0, second // 2 - second // 100]),
+        (0, kernel("product", True), [0, second]),
+        (1, kernel("short", False), [0, second // 200]),
+        (2, kernel("long", False), [0, second // 2]),
+        (3, kernel("as good", False), [0, second // 2 - second // 100]),
     ]
+    costs = 1e-5, 1e-4, 0.48
+    plan.good = {id(k): c for (_, k, _), c in zip(plan.hasty[1:], costs, strict=True)}
     while plan.improve():
         pass
     assert improved == ["long", "as good", "product", "short"]
@@ -552,7 +554,7 @@ def test_first_code_is_timed_and_good_code_is_not() -> None:
     with tier.paused():
         f(x).block_until_ready()
         plan = f.lower(x).compiler_ir("loops").plan
-        once, ((_, step, kernel, _),) = sum(plan.spent), plan.hasty
+        once, ((step, kernel, _),) = sum(plan.spent), plan.hasty
         assert once > 0 and plan.lost() > 1e-5
         f(x).block_until_ready()
         assert sum(plan.spent) > once
@@ -568,7 +570,7 @@ def test_plans_that_go_on_running_are_looked_at_soon() -> None:
     """Native calls do not say that they run: the thread's pauses are no longer doubled."""
     runs, work = [3.0], [1e8]
     plan: Any = SimpleNamespace(
-        hasty=[(1e-6, 0, None, None)], work=work[0], seconds=1e-2, again=False,
+        hasty=[(0, None, None)], work=work[0], seconds=1e-2, again=False,
         effort=lambda: 1.0, lost=lambda: runs[0] * 1e-6, heat=lambda: (runs[0], runs[0] * work[0]),
     )  # fmt: skip
     watcher, waiting = tier._Watcher(), [lambda: plan]

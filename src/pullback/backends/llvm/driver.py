@@ -113,12 +113,13 @@ class Plan:
         self.host: list[Callable[..., Any]] = []
         self.head: Any = None
         self.work = self.seconds = 0.0  # of one run
-        # Steps whose code could be better: what all runs of their kernel cost, their numbers and
-        # kernels, and the three words before their scalars that `pb_timed` reads (native.py).
-        self.hasty: list[tuple[float, int, CompiledKernel, Any]] = []
+        # Steps whose code could be better: their numbers and kernels, and the three words before
+        # their scalars that `pb_timed` reads (native.py).
+        self.hasty: list[tuple[int, CompiledKernel, Any]] = []
         # The cycles that they have taken: outside of tile functions, and of kernels that call them.
         self.spent = array("q", [0, 0])
-        self._good: dict[int, float] = {}  # seconds of a run, by the former's kernels
+        # The seconds that good code would take for a run of the plan, by the former's kernels.
+        self.good: dict[int, float] = {}
         self._effort = -1.0
         self.again = False
         self.table: Any = None
@@ -181,10 +182,10 @@ class Plan:
         scalars that it needs. What has been improved runs without it."""
         multiplies = kernel.multiplies
         if not multiplies:
-            self._good[id(kernel)] = cost
+            self.good[id(kernel)] = cost
         total = self.spent.buffer_info()[0] + 8 * multiplies
         numbers = self._words([total, 0, kernel.address, *scalars]) + 24
-        self.hasty.append((cost, len(self.steps), kernel, self.keep[-1]))
+        self.hasty.append((len(self.steps), kernel, self.keep[-1]))
         return runtime().code.symbols["pb_timed"], numbers
 
     def alloc(self, slot: int, nbytes: int, size_slot: int = -1) -> int:
@@ -238,28 +239,30 @@ class Plan:
     def effort(self) -> float:
         """The seconds that good code of its kernels takes LLVM, roughly: by quick code's length."""
         if self._effort < 0:
-            codes = {id(kernel): kernel.code for _, _, kernel, _ in self.hasty}
+            codes = {id(kernel): kernel.code for _, kernel, _ in self.hasty}
             self._effort = sum(map(tier.effort, codes.values()))
         return self._effort
 
     def lost(self) -> float:
         """The seconds that its runs have taken longer than with good code."""
         own, around_tiles = map(runtime().seconds_of, self.spent)
-        good = self.heat()[0] * sum(self._good.values())
+        good = self.heat()[0] * sum(self.good.values())
         return tier.lost(own, good) + tier.OUTSIDE_TILES * around_tiles
 
-    def _lost(self, entry: tuple[float, int, CompiledKernel, Any]) -> float:
+    def _lost(self, entry: tuple[int, CompiledKernel, Any]) -> float:
         """The same of one step."""
-        cost, _, kernel, words = entry
-        own, good = runtime().seconds_of(words[1]), self.heat()[0] * cost
-        return tier.OUTSIDE_TILES * own if kernel.multiplies else tier.lost(own, good)
+        _, kernel, words = entry
+        own = runtime().seconds_of(words[1])
+        if kernel.multiplies:
+            return tier.OUTSIDE_TILES * own
+        return tier.lost(own, self.heat()[0] * self.good[id(kernel)])
 
     def improve(self, between: Callable[[], None] | None = None) -> bool:
         """Compiles one more of the kernels well that were compiled quickly, that which has lost
         most; False when there is none left. Runs go on meanwhile: a step takes the old address
         or the new one. What cannot be compiled keeps its quick code, which computes the same."""
         try:
-            entry = _, step, kernel, _ = max(self.hasty, key=self._lost)
+            entry = step, kernel, _ = max(self.hasty, key=self._lost)
         except ValueError:  # there is none
             return False
         # Another thread may be at it: then this one waits for the same code.

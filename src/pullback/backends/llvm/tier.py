@@ -163,7 +163,7 @@ def _is_repaid_soon(plan: Watched) -> bool:
 
 def _has_few(plan: Watched) -> bool:
     """Whether few kernels of a plan could be better, in however many steps."""
-    return len({id(kernel) for _, _, kernel, _ in plan.hasty}) <= FEW_KERNELS
+    return len({id(kernel) for _, kernel, _ in plan.hasty}) <= FEW_KERNELS
 
 
 def _is_hot(plan: Watched) -> bool:
