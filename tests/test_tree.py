@@ -288,16 +288,6 @@ def test_registration_errors():
             ask(Bad())
 
 
-def test_registering_a_declared_leaf_type():
-    class Vector:
-        x = 3
-
-    engine.declare_leaf_type(Vector)
-    assert len(tree.leaves((Vector(), Vector()))) == 2
-    tree_util.register_pytree_node(Vector, lambda v: ((v.x, v.x), None), lambda aux, c: Vector())
-    assert tree.leaves((Vector(), Vector())) == [3] * 4
-
-
 def test_partial():
     p = tree_util.Partial(functools.partial(max, 1), 2)
     assert p(0) == 2 and tree.leaves(p) == [2]

@@ -28,7 +28,7 @@ from pullback.runtime import native_layout as L
 from pullback.runtime.array import ArrayImpl
 from pullback.runtime.memory import engine
 from pullback.runtime.native import Native
-from pullback.tree import engine as tree
+from pullback.tree import registry as tree
 
 __all__ = [
     "Policy", "conversion", "know", "learn", "leaves_of", "readable", "rebuilding", "replaced",

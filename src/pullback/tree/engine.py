@@ -1,4 +1,4 @@
-"""The pytree engine: what counts as a node, flattening, unflattening, and `PyTreeDef`.
+"""The pytree engine: flattening, unflattening, and `PyTreeDef`. What counts as a node: `registry`.
 
 A tree's structure is held as nested plain tuples, so that equality and hashing run in C::
 
@@ -17,336 +17,36 @@ leaves, dicts come back in key order, unsortable keys are an error, and a dict i
 interchangeable with an OrderedDict.
 """
 
-# Longer than other files: one walk over one structure, done in several ways.
-
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from types import NoneType
 from typing import Any
 
-from pullback.forking import renewed
 from pullback.tree import proto
-from pullback.tree.keys import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
+from pullback.tree.keys import FlattenedIndexKey, GetAttrKey
+from pullback.tree.registry import (
+    LEAF,
+    Node,
+    Registration,
+    checked_pair,
+    dataclass_fields,
+    entries,
+    flatten_other,
+    flatteners,
+    is_namedtuple,
+    one_level,
+    one_level_with_keys,
+    register,
+)
 
 __all__ = [
-    "LEAF",
-    "NONE",
-    "Node",
-    "PyTreeDef",
-    "PyTreeRegistry",
-    "Registration",
-    "build",
-    "compile_unflatten",
-    "count_leaves",
-    "count_nodes",
-    "declare_leaf_type",
-    "default_registry",
-    "flatten",
-    "flatten_leaves",
-    "flatten_raw",
-    "flatten_up_to",
-    "flatten_with_path",
-    "one_level",
-    "one_level_with_keys",
-    "unflatten",
-    "unflatten_raw",
-]
-
-Node = Any  # None | tuple[type, Any, tuple["Node", ...]]; a recursive alias slows mypy for no gain
-LEAF: Node = None
-NONE: Node = (NoneType, None, ())
-
-
-# -- the registry ------------------------------------------------------------------------------
-
-
-class Registration:
-    """How one class flattens: `to_iter` and `to_pairs` return an iterable and the node's static
-    data, of which `from_iter` makes a node again. Libraries read the registry by these names."""
-
-    __slots__ = ("from_iter", "to_iter", "to_pairs", "type")
-
-    def __init__(
-        self,
-        type_: type,
-        to_iter: Callable[[Any], tuple[Iterable[Any], Any]],
-        from_iter: Callable[[Any, Any], Any],
-        to_pairs: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]],
-    ) -> None:
-        self.type = type_
-        self.to_iter = to_iter
-        self.from_iter = from_iter
-        self.to_pairs = to_pairs
-
-
-def _sorted_keys(tree: dict[Any, Any]) -> list[Any]:
-    try:
-        return sorted(tree)
-    except Exception as err:
-        raise ValueError(
-            "Comparator raised exception while sorting pytree dictionary keys, in whose order "
-            f"leaves stand: {err}. Use keys of one type, or an OrderedDict, which keeps its own "
-            "order."
-        ) from err
-
-
-def _dict_children(tree: dict[Any, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    keys = _sorted_keys(tree)
-    return tuple([tree[k] for k in keys]), tuple(keys)
-
-
-def _dict_pairs(tree: dict[Any, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    keys = _sorted_keys(tree)
-    return tuple([(DictKey(k), tree[k]) for k in keys]), tuple(keys)
-
-
-def _sequence_pairs(tree: Sequence[Any]) -> tuple[tuple[Any, ...], None]:
-    return tuple([(SequenceKey(i), x) for i, x in enumerate(tree)]), None
-
-
-def _ordered_pairs(tree: OrderedDict[Any, Any]) -> tuple[list[Any], Any]:
-    return [(DictKey(k), x) for k, x in tree.items()], tuple(tree)
-
-
-def _default_children(tree: defaultdict[Any, Any]) -> tuple[list[Any], Any]:
-    keys = tuple(sorted(tree))
-    return [tree[k] for k in keys], (tree.default_factory, keys)
-
-
-def _default_pairs(tree: defaultdict[Any, Any]) -> tuple[list[Any], Any]:
-    keys = tuple(sorted(tree))
-    return [(DictKey(k), tree[k]) for k in keys], (tree.default_factory, keys)
-
-
-_BUILTIN = {
-    r.type: r
-    for r in (
-        Registration(NoneType, lambda x: ((), None), lambda d, c: None, lambda x: ((), None)),
-        Registration(tuple, lambda x: (x, None), lambda d, c: tuple(c), _sequence_pairs),
-        Registration(list, lambda x: (x, None), lambda d, c: list(c), _sequence_pairs),
-        Registration(dict, _dict_children, lambda d, c: dict(zip(d, c, strict=True)), _dict_pairs),
-    )
-}
-_entries: dict[type, Registration] = dict(_BUILTIN)
-# type -> function(tree, leaves) that appends the leaves and returns the node; None: a leaf
-_flatteners: dict[type, Callable[[Any, list[Any]], Node] | None] = dict.fromkeys(
-    (int, float, bool, complex, str, bytes, object)
-)
-_lock = renewed(threading.Lock())
-
-
-# dataclass -> names of its children and of its static fields
-_dataclass_fields: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-
-
-def dataclass_fields(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """The fields of a registered dataclass: (children, static data); None for other classes."""
-    return _dataclass_fields.get(cls)
-
-
-def is_namedtuple(cls: type) -> bool:
-    """Is this a class of named tuples that nobody has registered as something else?"""
-    return cls not in _entries and _is_namedtuple(cls)
-
-
-def declare_leaf_type(*types: type) -> None:
-    """Promise that these types are leaves: only a speed-up, registration of a type undoes it."""
-    with _lock:
-        for cls in types:
-            if not _is_namedtuple(cls):
-                _flatteners.setdefault(cls, None)
-
-
-def _is_namedtuple(cls: type) -> bool:
-    return issubclass(cls, tuple) and hasattr(cls, "_fields")
-
-
-def _pair(result: Any, cls: type, what: str) -> tuple[tuple[Any, ...], Any]:
-    """Check what a user's flatten function returned; the children as a tuple."""
-    if type(result) is not tuple or len(result) != 2:
-        raise ValueError(
-            "The to_iterable function for a custom PyTree node should return a "
-            f"({what}, aux_data) tuple, got {result!r}: that of {cls.__name__}."
-        )
-    try:
-        return tuple(result[0]), result[1]
-    except TypeError as err:
-        if isinstance(result[0], Iterable):
-            raise
-        raise ValueError(
-            "The to_iterable function for a custom PyTree node should return a "
-            f"({what}, aux_data) tuple where '{what}' is iterable, got {result!r}: that of "
-            f"{cls.__name__}."
-        ) from err
-
-
-def register(entry: Registration) -> None:
-    """Make `entry.type` an interior node everywhere; ValueError when it already is one."""
-    cls = entry.type
-    to_iter = entry.to_iter
-
-    def flattener(tree: Any, leaves: list[Any]) -> Node:
-        children, data = _pair(to_iter(tree), cls, "children")
-        return (cls, data, _flatten_children(children, leaves))
-
-    with _lock:
-        if cls in _entries:
-            raise ValueError(
-                f"Duplicate custom PyTreeDef type registration for {cls!r}: a type is registered "
-                "once per process."
-            )
-        _entries[cls] = entry
-        _flatteners[cls] = flattener
-
-
-# -- flattening --------------------------------------------------------------------------------
-
-
-def _flatten_other(tree: Any, leaves: list[Any]) -> Node:
-    """A type that the table does not know: a named tuple, or a leaf."""
-    cls = type(tree)
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        return (cls, None, _flatten_children(tree, leaves))
-    leaves.append(tree)
-    return LEAF
-
-
-# The loop stands in each of these four on purpose: a helper, or a comprehension, costs a call
-# per container, which is a third of the time of a small one. The defaults make the names local.
-
-
-def _flatten_children(
-    tree: Iterable[Any],
-    leaves: list[Any],
-    get: Any = _flatteners.get,
-    other: Any = _flatten_other,
-) -> tuple[Node, ...]:
-    nodes: list[Node] = []
-    for child in tree:
-        handler = get(type(child), other)
-        if handler is None:
-            leaves.append(child)
-            nodes.append(None)
-        else:
-            nodes.append(handler(child, leaves))
-    return tuple(nodes)
-
-
-def _flatten_tuple(
-    tree: tuple[Any, ...],
-    leaves: list[Any],
-    get: Any = _flatteners.get,
-    other: Any = _flatten_other,
-) -> Node:
-    nodes: list[Node] = []
-    for child in tree:
-        handler = get(type(child), other)
-        if handler is None:
-            leaves.append(child)
-            nodes.append(None)
-        else:
-            nodes.append(handler(child, leaves))
-    return (tuple, None, tuple(nodes))
-
-
-def _flatten_list(
-    tree: list[Any],
-    leaves: list[Any],
-    get: Any = _flatteners.get,
-    other: Any = _flatten_other,
-) -> Node:
-    nodes: list[Node] = []
-    for child in tree:
-        handler = get(type(child), other)
-        if handler is None:
-            leaves.append(child)
-            nodes.append(None)
-        else:
-            nodes.append(handler(child, leaves))
-    return (list, None, tuple(nodes))
-
-
-def _flatten_dict(
-    tree: dict[Any, Any],
-    leaves: list[Any],
-    get: Any = _flatteners.get,
-    other: Any = _flatten_other,
-) -> Node:
-    try:
-        keys = tuple(sorted(tree))
-    except Exception:
-        keys = tuple(_sorted_keys(tree))  # raises, with the explanation
-    nodes: list[Node] = []
-    for key in keys:
-        child = tree[key]
-        handler = get(type(child), other)
-        if handler is None:
-            leaves.append(child)
-            nodes.append(None)
-        else:
-            nodes.append(handler(child, leaves))
-    return (dict, keys, tuple(nodes))
-
-
-_flatteners.update(
-    {
-        NoneType: lambda tree, leaves: NONE,
-        tuple: _flatten_tuple,
-        list: _flatten_list,
-        dict: _flatten_dict,
-    }
-)
-register(
-    Registration(
-        OrderedDict,
-        lambda x: (list(x.values()), tuple(x)),
-        lambda d, c: OrderedDict(zip(d, c, strict=True)),
-        _ordered_pairs,
-    )
-)
-register(
-    Registration(
-        defaultdict,
-        _default_children,
-        lambda d, c: defaultdict(d[0], zip(d[1], c, strict=True)),
-        _default_pairs,
-    )
-)
-
-
-def one_level(tree: Any) -> tuple[type, Any, tuple[Any, ...]] | None:
-    """`(type, data, children)` of a node's own level, or None for a leaf."""
-    cls = type(tree)
-    entry = _entries.get(cls)
-    if entry is not None:
-        children, data = _pair(entry.to_iter(tree), cls, "children")
-        return cls, data, children
-    if _is_namedtuple(cls):
-        return cls, None, tuple(tree)
-    return None
-
-
-def one_level_with_keys(tree: Any) -> tuple[type, Any, tuple[tuple[Any, Any], ...]] | None:
-    """Like `one_level`, each child paired with its key-path entry."""
-    cls = type(tree)
-    entry = _entries.get(cls)
-    if entry is not None:
-        pairs, data = _pair(entry.to_pairs(tree), cls, "(key, child) pairs")
-        for pair in pairs:
-            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise ValueError(
-                    f"the flatten-with-keys function registered for {cls.__name__} must return "
-                    f"(key, child) pairs, got {pair!r}"
-                )
-        return cls, data, pairs
-    if _is_namedtuple(cls):
-        names = cls._fields
-        return cls, None, tuple((GetAttrKey(n), x) for n, x in zip(names, tree, strict=False))
-    return None
+    "PyTreeDef", "PyTreeRegistry", "build", "compile_unflatten", "count_leaves", "count_nodes",
+    "default_registry", "flatten", "flatten_leaves", "flatten_raw", "flatten_up_to",
+    "flatten_with_path", "unflatten", "unflatten_raw",
+]  # fmt: skip
 
 
 def _says_leaf(answer: Any) -> bool:
@@ -376,7 +76,7 @@ def flatten_raw(tree: Any) -> tuple[list[Any], Node]:
     registered class has unhashable static data; `PyTreeDef(node, len(leaves))` always hashes.
     """
     leaves: list[Any] = []
-    handler = _flatteners.get(type(tree), _flatten_other)
+    handler = flatteners.get(type(tree), flatten_other)
     if handler is None:
         return [tree], None
     return leaves, handler(tree, leaves)
@@ -444,7 +144,7 @@ def build(cls: type, data: Any, children: list[Any]) -> Any:
         return dict(zip(data, children, strict=True))
     if cls is list:
         return children
-    entry = _entries.get(cls)
+    entry = entries.get(cls)
     if entry is not None:
         return entry.from_iter(data, tuple(children))
     return cls(*children)  # a named tuple
@@ -586,7 +286,7 @@ def show(node: Node) -> str:
         return f"[{', '.join(parts)}]"
     if cls is dict:
         return "{" + ", ".join(f"{k!r}: {p}" for k, p in zip(data, parts, strict=True)) + "}"
-    name = f"{cls.__name__}[{data}]" if cls in _entries else f"namedtuple[{cls.__name__}]"
+    name = f"{cls.__name__}[{data}]" if cls in entries else f"namedtuple[{cls.__name__}]"
     return f"CustomNode({name}, [{', '.join(parts)}])"
 
 
@@ -605,7 +305,7 @@ def _up_to(node: Node, tree: Any, out: list[Any]) -> None:
             f"Dict key mismatch; expected keys: {list(data)}; present keys: {list(found)}."
         )
     if cls is not dict and not _same_data(data, found, cls):
-        what = "custom dataclass" if cls in _dataclass_fields else "custom"
+        what = "custom dataclass" if dataclass_fields(cls) else "custom"
         raise ValueError(f"Mismatch {what} node data: {data!r} != {found!r}; value: {tree!r}.")
     if len(children) != len(kids):
         name = cls.__name__ if cls in (list, tuple) else ""
@@ -627,7 +327,7 @@ def _other_type(cls: type, tree: Any) -> str:
         return f"Expected None, got {tree!r}. {hint}x: x is None."
     if cls in (list, tuple, dict):
         return f"Expected {cls.__name__}, got {tree!r}."
-    if cls in _entries:
+    if cls in entries:
         return f"Custom node type mismatch: expected type: {cls}, value: {tree!r}."
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return f"Named tuple type mismatch: expected type: {cls}, tuple: {tree!r}."
@@ -657,7 +357,7 @@ def _walk(
     cls, data, kids = node
     if cls is dict:
         data = list(data)
-    elif cls not in _entries:  # a named tuple is known by its class
+    elif cls not in entries:  # a named tuple is known by its class
         data = cls
     return f_node(tuple([_walk(k, f_node, f_leaf, leaves) for k in kids]), data)
 
@@ -843,7 +543,7 @@ def make_treedef(node_data: tuple[type, Any] | None, children: Iterable[PyTreeDe
             raise ValueError(f"a leaf has no children, got {len(subtrees)}")
         return PyTreeDef(LEAF, 1)
     cls, data = node_data
-    if cls not in _entries and not (isinstance(cls, type) and _is_namedtuple(cls)):
+    if cls not in entries and not (isinstance(cls, type) and is_namedtuple(cls)):
         raise ValueError(f"{cls!r} is not a registered pytree node type")
     if cls is dict:
         data = tuple(data)
@@ -869,7 +569,7 @@ class PyTreeRegistry:
         if to_iterable_with_keys is None:
 
             def to_iterable_with_keys(x: Any) -> tuple[Iterable[Any], Any]:
-                children, data = _pair(to_iterable(x), type, "children")
+                children, data = checked_pair(to_iterable(x), type, "children")
                 return [(FlattenedIndexKey(i), c) for i, c in enumerate(children)], data
 
         register(Registration(type, to_iterable, from_iterable, to_iterable_with_keys))
@@ -893,12 +593,12 @@ class PyTreeRegistry:
             fields.update(zip(data_names, children, strict=True))
             return type(**fields)
 
-        register(Registration(type, to_children, from_children, to_pairs))
-        _dataclass_fields[type] = data_names, meta_names
+        entry = Registration(type, to_children, from_children, to_pairs)
+        register(entry, (data_names, meta_names))
 
     def is_node(self, type: type) -> bool:
         """Whether instances of `type` are interior nodes."""
-        return type in _entries or (isinstance(type, _type) and _is_namedtuple(type))
+        return type in entries or (isinstance(type, _type) and is_namedtuple(type))
 
     def flatten(
         self, tree: Any, leaf_predicate: Callable[[Any], bool] | None = None
@@ -914,15 +614,15 @@ class PyTreeRegistry:
 
     def flatten_one_level(self, tree: Any) -> tuple[Iterable[Any], Any] | None:
         """Children and static data of the root; None for a leaf."""
-        entry = _entries.get(type(tree))
+        entry = entries.get(type(tree))
         if entry is not None:
-            children, data = _pair(entry.to_iter(tree), entry.type, "children")
+            children, data = checked_pair(entry.to_iter(tree), entry.type, "children")
             return list(children), data
-        return (list(tree), type(tree)) if _is_namedtuple(type(tree)) else None
+        return (list(tree), type(tree)) if is_namedtuple(type(tree)) else None
 
     def flatten_one_level_with_keys(self, tree: Any) -> tuple[Iterable[Any], Any] | None:
         """(key, child) pairs and static data of the root; None for a leaf."""
-        entry = _entries.get(type(tree))
+        entry = entries.get(type(tree))
         if entry is not None:
             return entry.to_pairs(tree)
         level = one_level_with_keys(tree)

@@ -11,6 +11,7 @@ from pullback.tree import engine
 from pullback.tree.engine import PyTreeDef, flatten, flatten_leaves, flatten_raw, flatten_with_path
 from pullback.tree.keys import KeyPath
 from pullback.tree.prefix import broadcast_prefix, raise_prefix_error
+from pullback.tree.registry import one_level
 
 IsLeaf = Callable[[Any], bool] | None
 
@@ -286,7 +287,7 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
     """
     if is_leaf is None:
         # A dict is no leaf even if its keys have no order.
-        return builtins.all(type(x) is not dict and engine.one_level(x) is None for x in iterable)
+        return builtins.all(type(x) is not dict and one_level(x) is None for x in iterable)
     items = list(iterable)
     leaves = flatten_leaves(items, is_leaf=lambda x: x is not items and is_leaf(x))
     return len(leaves) == len(items) and builtins.all(map(lambda a, b: a is b, leaves, items))

@@ -9,7 +9,6 @@ from types import NoneType
 from typing import Any
 
 from pullback.tree.engine import (
-    Node,
     PyTreeDef,
     _same_data,
     _says_leaf,
@@ -18,10 +17,9 @@ from pullback.tree.engine import (
     flatten_leaves,
     flatten_raw,
     flatten_up_to,
-    one_level,
-    one_level_with_keys,
 )
 from pullback.tree.keys import DictKey, KeyPath, SequenceKey, keystr
+from pullback.tree.registry import Node, one_level, one_level_with_keys
 
 IsLeaf = Callable[[Any], bool] | None
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from types import NoneType
 from typing import Any
 
-Node = Any  # as in engine, which imports this module
+Node = Any  # as in registry
 
 _LEAF_KIND = 1
 _KINDS = {list: 2, NoneType: 3, tuple: 4, dict: 5}

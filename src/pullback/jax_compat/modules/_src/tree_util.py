@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ....tree import leaves_with_path
-from ....tree.engine import _entries as _registry  # noqa: F401
 from ....tree.operations import (
     flatten_one_level as flatten_one_level,
     flatten_one_level_with_keys as flatten_one_level_with_keys,
@@ -15,6 +14,7 @@ from ....tree.prefix import (
     equality_errors as equality_errors,
     prefix_errors as prefix_errors,
 )
+from ....tree.registry import entries as _registry  # noqa: F401
 from ....tree_util import *  # noqa: F403
 
 
