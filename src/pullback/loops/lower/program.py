@@ -24,6 +24,7 @@ from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
     linalg,
     reduce,
     rng,
+    scatter,
     shape,
     sort,
     window,
