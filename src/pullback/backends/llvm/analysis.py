@@ -119,6 +119,24 @@ def uses(s: Stmt) -> Iterator[Any]:
         yield from s.args
 
 
+def reads_of(stmts: Iterable[Stmt]) -> dict[Any, int]:
+    """How often each value is named by statements; sizes of buffers, and what stands for other
+    values (the parameters of a combiner), more than once."""
+    found: dict[Any, int] = {}
+    for s in walk(stmts):
+        for x in uses(s):
+            if type(x) is Var:
+                found[x] = found.get(x, 0) + 1
+            elif type(x) is Buf:
+                found.update((d, 2) for d in x.shape if type(d) is Var)
+        kind = type(s)
+        if kind is Alloc:
+            found.update((d, 2) for d in s.buf.shape if type(d) is Var)  # type: ignore[union-attr]
+        elif kind in (Update, For) and isinstance(s.combine, Region):  # type: ignore[union-attr]
+            found.update((p, 2) for p in s.combine.params)  # type: ignore[union-attr]
+    return found
+
+
 def defines(s: Stmt) -> Iterator[Any]:
     if isinstance(s, (Let, Load)):
         yield s.out

@@ -4,8 +4,10 @@ code with that is put together from stencils."""
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 from pullback.backends.llvm.loader import PUT_TOGETHER, Image
+from pullback.backends.llvm.patch_registers import NOTHING_HELD, Held, Load, ends_of, moved
 from pullback.backends.llvm.stencils import Key, Stencil, Stencils
 from pullback.loops.ops import OPS
 
@@ -39,6 +41,7 @@ __all__ = [
 # are read later than numbers. Of what one costs more than an addition, so much counts here; and
 # what it takes to move a value.
 IN_LANES, OF_COST, MOVED = 1.5, 0.3, 0.5
+FROM_REGISTER = 0.5  # of that where an operand has just been computed: it is in a register
 MOST_SLOTS = 48 << 10  # bytes of the frame that values take
 word = struct.Struct("<i").pack
 put_word = struct.Struct("<i").pack_into
@@ -96,6 +99,8 @@ class Code:
         self.top = 8  # the context's address lies at 0
         self.times = 1.0  # how often what is written now runs
         self.executed = 0.0  # stencils, as often as they run, in additions
+        self.held: Held = NOTHING_HELD
+        self.dying: tuple[int, ...] = ()  # places that the next stencil only reads
 
     def slot(self, size: int = 8) -> int:
         """A new place; vectors do not lie across two lines of the cache."""
@@ -116,16 +121,53 @@ class Code:
     def stencil(self, key: Key, *places: int) -> None:
         """The code of a stencil whose operands, and then the result, lie at these places."""
         text, holes, literals, lost = self.find(key)
-        self.executed += self.times * weight(key)
-        code = self.code
-        base = len(code)
+        loads, begin, kind, end = ends_of(text, holes)
+        code, cost = self.code, weight(key)
+        if loads and len(code) == self.held[0] and self.from_register(text, holes, loads, places):
+            text, holes = text[begin:], holes[len(loads) :]
+            cost *= FROM_REGISTER
+        else:
+            begin = 0
+        self.executed += self.times * cost
+        base = len(code) - begin
         code += text
         for at, k, more in holes:
             put_word(code, base + at, places[k] + more)
         for at, value, tail in literals:
             self.literals.append((base + at, value, tail))
+        self.dying = ()
         if lost:
             code += FRAME_AGAIN
+        elif kind:
+            self.held = len(code), places[holes[-1][1]], kind, base + end
+
+    def from_register(
+        self, text: bytes, holes: Sequence[tuple[int, int, int]],
+        loads: Sequence[Load], places: Sequence[int],
+    ) -> bool:  # fmt: skip
+        """Writes the loads that a stencil begins with, if one is of what the last stencil has
+        stored from a register: that is moved there, or where it is. What nothing else reads is
+        not stored."""
+        _, place, kind, stored = self.held
+        others: list[Load] = []
+        here: list[Load] = []
+        for load in loads:
+            _, k, more = holes[load[4]]
+            same = load[2] == kind and places[k] + more == place
+            (here if same else others).append(load)
+        if not here:
+            return False
+        code = self.code
+        reads = sum(places[k] + more == place for _, k, more in holes)
+        if place in self.dying and reads == len(here):
+            del code[stored:]
+        for load in here:
+            code += moved(kind, load[3])
+        for start, end, _, _, number in others:
+            _, k, more = holes[number]
+            code += text[start : end - 4]
+            code += word(places[k] + more)
+        return True
 
     def on(self, instruction: bytes, place: int) -> None:
         self.code += instruction
@@ -137,6 +179,7 @@ class Code:
 
     def mark(self, label: int) -> None:
         self.labels[label] = len(self.code)
+        self.held = NOTHING_HELD
 
     def jump(self, how: bytes, label: int) -> None:
         self.code += how

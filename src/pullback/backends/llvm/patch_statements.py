@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from pullback.backends.llvm.analysis import reads_of
 from pullback.backends.llvm.convert import round_to
 from pullback.backends.llvm.emit import PAST_END, STACK_LIMIT
 from pullback.backends.llvm.loader import Image
@@ -93,6 +94,7 @@ class Statements(Code):
         self.taken: dict[int, int] = {}  # scratch from the context, and the places of its sizes
         self.shared = False  # whether threads share loops, and none is being written
         self.in_lanes = False
+        self.counted_reads: dict[Any, int] | None = None
         self.n = 1
         self.wide: dict[Var, int] = {}
         self.steps: dict[Var, tuple[int, int]] = {}  # where they begin, and by how much they grow
@@ -321,6 +323,7 @@ class Statements(Code):
         if op == "integer_pow":
             self.power(s, places[0], 1)
             return
+        self.dying = self.last_reads(args, places)
         self.operate(_key(s, dtype, 1), *places, self.new(s.out))
 
     def let_in_lanes(self, s: Let) -> None:
@@ -346,7 +349,15 @@ class Statements(Code):
         if op == "integer_pow":
             self.power(s, places[0], n)
             return
+        self.dying = self.last_reads(args, places)
         self.operate(_key(s, dtype, n), *places, self.new_wide(s.out))
+
+    def last_reads(self, atoms: Sequence[Atom | None], places: Sequence[int]) -> tuple[int, ...]:
+        """The places of values that nothing else reads."""
+        read = self.counted_reads
+        if read is None:
+            read = self.counted_reads = reads_of(self.kernel.body)
+        return tuple(at for a, at in zip(atoms, places, strict=True) if read.get(a) == 1)
 
     def operate(self, key: Key, *places: int) -> None:
         """The code of an operator; of narrow floats that of f32, and what rounds its result."""
@@ -496,9 +507,13 @@ class Statements(Code):
             if not wide:
                 raise NoLanes
             mask = () if s.mask is None else (self.lanes(s.mask),)
-            self.stencil((key, dtype, self.n, bool(mask)), *places, *mask, self.lanes(s.value))
+            value = self.lanes(s.value)
+            self.dying = self.last_reads((s.value,), (value,))
+            self.stencil((key, dtype, self.n, bool(mask)), *places, *mask, value)
             return
-        self.store_one(dtype, places[0], places[1], self.at(s.value), s.mask)
+        value = self.at(s.value)
+        self.dying = self.last_reads((s.value,), (value,))
+        self.store_one(dtype, places[0], places[1], value, s.mask)
 
     def store_one(self, dtype: str, base: int, place: int, value: int, mask: Atom | None) -> None:
         if mask is None:

@@ -47,6 +47,7 @@ from pullback.backends.llvm.patch_code import (
     word,
 )  # fmt: skip
 from pullback.backends.llvm.patch_prefixes import Prefixes
+from pullback.backends.llvm.patch_registers import NOTHING_HELD
 from pullback.backends.llvm.stencils import NARROW, Stencils, slot_bytes
 from pullback.backends.llvm.strides import is_unit
 from pullback.backends.llvm.table import CANCEL
@@ -365,7 +366,7 @@ class _Loops(Prefixes):
         except Refused:
             del self.code[state[0] :], self.labels[state[1] :], self.jumps[state[2] :]
             del self.literals[state[3] :]
-            self.executed, self.times = executed, around
+            self.executed, self.times, self.held = executed, around, NOTHING_HELD
             return False
         self.mark(prepare)
         for key, source, at in before:
