@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -547,14 +547,15 @@ class _Machine:
         if s.name == "prefetch":
             return
         args: list[Any] = [self.mem[a] if isinstance(a, Buf) else self.get(a) for a in s.args]
-        form = dict(s.attrs).get("fortran")
+        form, outs = dict(s.attrs).get("fortran"), cast(Any, ())
         if form is not None:
             outs = libraries.call(s.name, str(form), args, len(s.outs))
             self.env.update((o, np.int32(x)) for o, x in zip(s.outs, outs, strict=True))
             return
         if is_tile(s.name):
-            return tile_reference(s.name, args)
-        outs = self.calls[s.name](*args, **dict(s.attrs))
+            outs = tile_reference(s.name, args)
+        else:
+            outs = self.calls[s.name](*args, **dict(s.attrs))
         self.env.update(zip(s.outs, outs or (), strict=True))
 
 

@@ -1,4 +1,5 @@
-"""Blocks of matrix products: the functions that kernels call for them, and what they compute.
+"""Blocks of matrix products, and passes of sorts: the functions that kernels call, and what they
+compute.
 
 `tile_<dtype>_<lines>` multiplies a block of A with panels of B into a block of C. A panel is
 `lines` * 64 bytes wide. Arguments, in elements:
@@ -25,6 +26,8 @@ contracted index: `a a0 sa rows len b b0 sb c c0 ldc more`, where `sa` is from r
 `pack_<dtype>_<lines>` copies rows of a B into panels: `b b0 sb rows cols c c0 bp`, element (k, j)
 from b0 + k * sb + j to c0 + (j / width) * bp + k * width + j % width; zeros fill the last panel.
 
+`radix_<dtype>` and `radixes_<dtype>` sort integers by some of their bits (loops/digits.py).
+
 `turn_<dtype>` copies a block transposed: `a a0 sa rows cols b b0 sb`, element (r, c) from
 a0 + r * sa + c to b0 + c * sb + r. What is narrower than a word goes by its bytes: `turn_i8`,
 `turn_i16`.
@@ -32,7 +35,7 @@ a0 + r * sa + c to b0 + c * sb + r. What is narrower than a word goes by its byt
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -48,6 +51,7 @@ __all__ = [
 LINE = 64  # bytes
 TILE_TYPES = {"f32": 4, "f64": 8, "i32": 4, "i64": 8}
 TURN_TYPES = {**TILE_TYPES, "i16": 2, "i8": 1}  # that blocks are transposed in
+RADIX_TYPES = ("i32", "i64")  # integers that are sorted
 WORDS = {"i8": "w8", "u8": "z8", "bf16": "b16"}  # elements that are multiplied a word at a time
 _LINES = (1, 2, 3, 4)
 FLAT = 4  # rows that a flat tile has at most
@@ -71,6 +75,11 @@ def pack_name(dtype: str, lines: int) -> str:
     return f"pack_{dtype.replace('u', 'i')}_{lines}"
 
 
+def radix_name(dtype: str, in_parts: bool) -> str:
+    """The function that sorts integers of a type by some of their bits."""
+    return f"radixes_{dtype}" if in_parts else f"radix_{dtype}"
+
+
 def flat_name(dtype: str, rows: int) -> str:
     """The function for blocks of so few rows."""
     return f"flat_{dtype.replace('u', 'i')}_{rows}"
@@ -87,6 +96,7 @@ TILE_NAMES += tuple(pack_name(t, n) for t in TILE_TYPES for n in _LINES)
 TILE_NAMES += tuple(tile_name(t, n) for t in WORDS.values() for n in _LINES)
 TILE_NAMES += tuple(flat_name(t, n) for t in TILE_TYPES for n in range(1, FLAT + 1))
 TILE_NAMES += tuple(dots_name(t, n) for t in TILE_TYPES for n in range(1, DOTS + 1))
+TILE_NAMES += tuple(radix_name(t, p) for t in RADIX_TYPES for p in (False, True))
 _KNOWN = frozenset(TILE_NAMES)
 __all__ += [
     "DOTS",
@@ -94,7 +104,9 @@ __all__ += [
     "TILE_NAMES",
     "dots_name",
     "flat_name",
+    "is_radix",
     "pack_name",
+    "radix_name",
     "set_pairs",
     "takes_pairs",
     "turn_name",
@@ -118,6 +130,11 @@ def is_tile(name: str) -> bool:
     return name in _KNOWN
 
 
+def is_radix(name: str) -> bool:
+    """Whether a function of this module sorts."""
+    return name.startswith("radix")
+
+
 def panel_width(name: str) -> int:
     """Columns of a panel, which the machine code is told as its last argument; zero for a function
     that does not multiply. A flat tile has one panel, as wide as its block: told as one column."""
@@ -133,8 +150,25 @@ def parse_tile(name: str) -> tuple[str, int]:
     return dtype, int(lines[0]) if lines else 0
 
 
-def tile_reference(name: str, args: list[Any]) -> None:
-    """What a tile function does, in NumPy: for the interpreter of kernels."""
+def tile_reference(name: str, args: list[Any]) -> Sequence[Any]:
+    """What a tile function does, in NumPy: for the interpreter of kernels. Its results, if it has
+    any."""
+    if is_radix(name):
+        return [_radix_reference(args)]
+    _block_reference(name, args)
+    return ()
+
+
+def _radix_reference(args: list[Any]) -> Any:
+    items = args[0].reshape(-1)
+    at, n, _, low, high, _ = (int(x) for x in args[2:])
+    words = items[at : at + n].view(f"u{items.itemsize}")
+    digits = (words >> low) & ((1 << (high - low)) - 1)
+    items[at : at + n] = items[at : at + n][np.argsort(digits, kind="stable")]
+    return np.int64(at)
+
+
+def _block_reference(name: str, args: list[Any]) -> None:
     dtype, lines = parse_tile(name)
     if not lines:
         return _turn_reference(dtype, args)

@@ -43,6 +43,10 @@ _TOUCH_AFTER = 3600.0
 _SWEEP_EVERY = 64
 
 
+# Files of loops/ that kept code follows from: canonical texts, and functions that have names.
+_WRITERS = ("ir.py", "ops.py", "canon.py", "build.py", "digits.py")
+
+
 @lru_cache(maxsize=1)
 def _source_key() -> str:
     """Identifies the compiler that wrote an entry: our files' sizes and times, the ABI and
@@ -52,7 +56,7 @@ def _source_key() -> str:
     parts = [f"abi{ABI_VERSION}", llvmlite_version()]
     with os.scandir(here) as listing:
         files = [(e.name, e.stat()) for e in listing if e.name.endswith(".py")]
-    files += [(n, os.stat(os.path.join(loops, n))) for n in ("ir.py", "ops.py", "canon.py")]
+    files += [(n, os.stat(os.path.join(loops, n))) for n in _WRITERS]
     parts += [f"{name}:{info.st_size}:{info.st_mtime_ns}" for name, info in sorted(files)]
     return "|".join(parts)
 

@@ -34,7 +34,7 @@ from pullback.loops import libraries
 from pullback.loops.canon import called_by, canonical_text, waits
 from pullback.loops.ir import For, Kernel
 from pullback.loops.nesting import deep
-from pullback.loops.tiles import is_tile, panel_width, tile_name
+from pullback.loops.tiles import is_radix, is_tile, panel_width, tile_name
 from pullback.records import made, record, replaced
 from pullback.switches import switched_off
 
@@ -286,7 +286,9 @@ def tiles_of(kernel: Kernel) -> set[str]:
 
 
 def _multiplies(name: str) -> bool:
-    return panel_width(name) > 0 if is_tile(name) else libraries.is_routine(name)
+    if is_tile(name):
+        return panel_width(name) > 0 or is_radix(name)
+    return libraries.is_routine(name)
 
 
 def needs_of(kernel: Kernel) -> set[str]:

@@ -40,7 +40,7 @@ __all__ = [
 # What an operator in lanes takes, beside one of single numbers: vectors that have just been stored
 # are read later than numbers. Of what one costs more than an addition, so much counts here; and
 # what it takes to move a value.
-IN_LANES, OF_COST, MOVED = 1.5, 0.3, 0.5
+IN_LANES, OF_COST, MOVED = 1.25, 0.3, 0.5
 FROM_REGISTER = 0.5  # of that where an operand has just been computed: it is in a register
 MOST_SLOTS = 48 << 10  # bytes of the frame that values take
 word = struct.Struct("<i").pack

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pullback.backends.llvm.analysis import reads_of
+from pullback.backends.llvm.analysis import has, reads_of
 from pullback.backends.llvm.convert import round_to
 from pullback.backends.llvm.emit import PAST_END, STACK_LIMIT
 from pullback.backends.llvm.loader import Image
@@ -58,7 +58,9 @@ from pullback.loops.tiles import is_tile, panel_width
 
 __all__ = ["FAILED", "Statements"]
 
-TAKEN = 0.6  # how often a branch is, roughly
+# How often a branch is taken, roughly; and one that has loops where the other side has nothing:
+# what is seldom needed is looked for in order not to be done.
+TAKEN, RARELY = 0.6, 0.1
 FAILED = -1  # the code of a way out: what the context has
 
 HELD = frozenset((*SCALARS, *NARROW))  # the dtypes of values that have stencils
@@ -567,14 +569,14 @@ class Statements(Code):
         self.on(b"\x80\xbf", self.at(s.pred))
         self.code += b"\0"
         self.jump(ZERO, other)
-        with self.nested(), self.repeated(TAKEN):
+        with self.nested(), self.repeated(_taken(s.then, s.orelse)):
             self.block(s.then)
             for at, y in zip(outs, s.then_yields, strict=True):
                 self.copy(self.at(y), at)
         if s.orelse or s.outs:
             self.jump(JUMP, done)
         self.mark(other)
-        with self.nested(), self.repeated(TAKEN):
+        with self.nested(), self.repeated(_taken(s.orelse, s.then)):
             self.block(s.orelse)
             for at, y in zip(outs, s.else_yields, strict=True):
                 self.copy(self.at(y), at)
@@ -700,6 +702,11 @@ class Statements(Code):
         self.on(b"\xff\x90", function_offset(name))
         self.code += b"\x48\x81\xc4" + word(room)
         self.code += FRAME_AGAIN
+
+
+def _taken(side: Sequence[Stmt], other: Sequence[Stmt]) -> float:
+    """How often a side of a branch is taken."""
+    return RARELY if not other and has(side, For) else TAKEN
 
 
 def _held(dtype: str) -> str:

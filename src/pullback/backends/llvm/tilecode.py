@@ -15,22 +15,23 @@ from collections.abc import Callable
 from pullback.backends.llvm import dense, link, loader
 from pullback.backends.llvm.cache import Entry, disk_cache, kernel_key
 from pullback.backends.llvm.jit import JitCode
+from pullback.backends.llvm.passes import passes_text
 from pullback.backends.llvm.table import provide
 from pullback.backends.llvm.target import Target, host_target, matrix_units, multiplies_bytes
 from pullback.backends.llvm.workshop import Job
 from pullback.forking import renewed
-from pullback.loops.tiles import WORDS, parse_tile, set_pairs
+from pullback.loops.tiles import WORDS, is_radix, parse_tile, set_pairs
 from pullback.records import record, replaced
 
 __all__ = ["USUAL_TILES", "order_tile", "provide_tile"]
 
-# What most products of matrices call. Good code of one takes LLVM 20 ms, of bytes 50: that of these
-# is part of what the first import on a machine compiles, on processors that have nothing to do
-# meanwhile.
+# What most products of matrices call, and sorts. Good code of one takes LLVM 20 ms, of bytes 50:
+# that of these is part of what the first import on a machine compiles, on processors that have
+# nothing to do meanwhile.
 USUAL_TILES = (
     "tile_f32_2", "pack_f32_2", "tile_f32_1", "turn_f32", "tile_f32_3", "flat_f32_1",
     "tile_f64_2", "pack_f64_2", "tile_f64_1", "turn_f64", "tile_f64_3", "flat_f64_1",
-    "tile_w8_4", "tile_z8_4",
+    "tile_w8_4", "tile_z8_4", "radixes_i64", "radixes_i32",
 )  # fmt: skip
 
 
@@ -121,6 +122,8 @@ def _code(name: str, target: Target, quick: bool) -> _Code:
     known = _codes.get((own, target.key, quick))
     if known is None:
         text = functools.partial(dense.tile_text, target, name, quick, matrix, bytewise)
+        if is_radix(name):
+            text = functools.partial(passes_text, target, name, quick)
         known = _codes[own, target.key, quick] = _Code(own, text, quick)
     return known
 

@@ -1,9 +1,7 @@
 """Sorting of long rows inside kernels: stable passes over digits of integers that order alike.
 
-A pass counts how often every digit occurs, which says where the elements of each digit begin, and
-moves every element to the next free place of its digit. Long rows that are alone are cut into
-parts, each with counts of its own, and a pass works on all parts in parallel; the places are those
-of one part, so that the order is the same. Digits that all elements share take no pass.
+The passes are a function of its own (loops/digits.py). Long rows that are alone are cut into parts,
+on which a pass works in parallel.
 
 One operand is sorted by itself. Several are sorted by words: the upper half of a word holds (a part
 of) a key, the lower one the element's number, by which the operands are gathered in the end.
@@ -15,20 +13,20 @@ import math
 from collections.abc import Callable, Sequence
 
 from pullback.loops.build import Builder, Index
-from pullback.loops.ir import Atom, Const
+from pullback.loops.digits import DIGIT
+from pullback.loops.ir import Atom, Call, Const
 from pullback.loops.lower.elementwise import scalar_convert
 from pullback.loops.lower.graph import Node, Opaque, read, store_slot
 from pullback.loops.lower.statements import box
 from pullback.loops.lower.updates import Pinned
-from pullback.loops.ops import BITS, FLOATS, SIGNED, storage_bytes
+from pullback.loops.ops import BITS, FLOATS, SIGNED
+from pullback.loops.tiles import radix_name
 
 __all__ = ["ordered_bits", "sort_rows"]
 
-DIGIT = 8  # bits: as many lines are written at a time as stay in the nearest cache
 PART = 1 << 15  # elements of a part at least
 PARTS = 8  # of a row at most
 ROWS_TOGETHER = 4  # so many rows are sorted side by side rather than in parts
-TOGETHER = 4  # elements of an iteration
 LOW = (1 << 32) - 1
 UNUSED = {"bf16": 16, "f16": 13}  # low bits of an f32 that such a number leaves zero
 
@@ -116,147 +114,34 @@ class _Passes:
         place = self.b.let("add", (self.at, self.b.atom(i)), "i64")
         self.b.store(self.items, place, word)
 
-    def each(self, body: Callable[[Index], None], kind: str = "vector") -> None:
+    def each(self, body: Callable[[Index], None]) -> None:
         """For all elements, part by part."""
-        self.in_parts(lambda _, lo, hi: self.span(body, kind, lo, hi))
+        b, size = self.b, -(-self.n // self.parts)
 
-    def span(self, body: Callable[[Index], None], kind: str, lo: Atom, hi: Atom) -> None:
         def run(i: Index) -> Sequence[Atom]:
             body(i)
             return ()
 
-        self.b.loop(self.n, kind, run, lo=lo, hi=hi)
-
-    def serially(self, body: Callable[[Index], None], lo: Atom, hi: Atom) -> None:
-        """One after the other, some of them in one iteration."""
-        b = self.b
-        whole = b.let("and", (b.let("sub", (hi, lo), "i64"), Const(-TOGETHER, "i64")), "i64")
-        middle = b.let("add", (lo, whole), "i64")
-
-        def some(i: Index) -> Sequence[Atom]:
-            for k in range(TOGETHER):
-                body(b.add(i, k))
-            return ()
-
-        b.loop(self.n, "seq", some, lo=lo, hi=middle, step=TOGETHER)
-        self.span(body, "seq", middle, hi)
-
-    def in_parts(self, body: Callable[[Index, Atom, Atom], None]) -> None:
-        b, size = self.b, -(-self.n // self.parts)
-        if self.parts == 1:
-            body(0, b.dim(0), b.dim(self.n))
-            return
-
         def part(p: Index) -> Sequence[Atom]:
             lo = b.atom(b.mul(p, size))
             hi = b.let("min", (b.let("add", (lo, b.dim(size)), "i64"), b.dim(self.n)), "i64")
-            body(p, lo, hi)
+            b.loop(self.n, "vector", run, lo=lo, hi=hi)
             return ()
 
-        b.loop(self.parts, "parallel", part)
+        if self.parts == 1:
+            b.loop(self.n, "vector", run, lo=b.dim(0), hi=b.dim(self.n))
+        else:
+            b.loop(self.parts, "parallel", part)
 
     def sort(self, low: int, high: int) -> None:
         """By the bits from `low` on, below `high`."""
         b, passes = self.b, -(-(high - low) // DIGIT)
         width = -(-(high - low) // passes)
-        whole = (high - low) // width
-        if whole > 1:  # written once
-            carry = [(self.at, b.var("i64", b.depth + 1, "p"))]
-
-            def digit(i: Index) -> list[Atom]:
-                self.at = carry[0][1]
-                first = scalar_convert(b, b.atom(b.add(b.mul(i, width), low)), self.dtype)
-                return [self.one(first, width)]
-
-            (self.at,) = b.loop(whole, "seq", digit, carry)
-            low += whole * width
-        for first in range(low, high, width):
-            self.at = self.one(Const(first, self.dtype), min(width, high - first))
-
-    def one(self, low: Atom, width: int) -> Atom:
-        """A pass over so many bits; where the elements are then."""
-        b = self.b
-        mask = Const((1 << width) - 1, self.dtype)
-
-        def digit(word: Atom) -> Atom:
-            found = b.let("and", (b.let("shr_logical", (word, low), self.dtype), mask), self.dtype)
-            return found if found.dtype == "i64" else b.let("convert", (found,), "i64")
-
-        def spot(p: Index, word: Atom) -> Atom:
-            return b.let("add", (b.atom(b.mul(p, 1 << width)), digit(word)), "i64")
-
-        def count(p: Index, lo: Atom, hi: Atom) -> None:
-            def clear(d: Index) -> Sequence[Atom]:
-                b.store(self.counts, b.atom(b.add(b.mul(p, 1 << width), d)), Const(0, "i64"))
-                return ()
-
-            b.loop(1 << width, "vector", clear)
-
-            def element(i: Index) -> None:
-                self.next(spot(p, self.load(i)))
-
-            self.serially(element, lo, hi)
-
-        line = Const(64 // storage_bytes(self.dtype), "i64")
-
-        def move(p: Index, lo: Atom, hi: Atom) -> None:
-            def element(i: Index) -> None:
-                word = self.load(i)
-                target = b.let("add", (other, self.next(spot(p, word))), "i64")
-                b.store(self.items, target, word)
-                b.prefetch(self.items, b.let("add", (target, line), "i64"))
-
-            self.serially(element, lo, hi)
-
-        def moved() -> list[Atom]:
-            self.starts(width)
-            self.in_parts(move)
-            return [other]
-
-        self.in_parts(count)
-        other = b.let("sub", (b.dim(self.n), self.at), "i64")
-        together = b.let("eq", (self.shared(digit(self.load(0)), width), b.dim(self.n)), "bool")
-        (at,) = b.branch(together, lambda: [self.at], moved)
-        return at
-
-    def next(self, where: Atom) -> Atom:
-        """A count, which is one more from now on. (An update would make the parts wait in turn.)"""
-        b = self.b
-        with Pinned(b):
-            count = b.load(self.counts, where)
-        b.store(self.counts, where, b.let("add", (count, Const(1, "i64")), "i64"))
-        return count
-
-    def shared(self, digit: Atom, width: int) -> Atom:
-        """How many elements have a digit."""
-        b = self.b
-        carry = [(Const(0, "i64"), b.var("i64", b.depth + 1, "c"))]
-
-        def part(p: Index) -> list[Atom]:
-            place = b.let("add", (b.atom(b.mul(p, 1 << width)), digit), "i64")
-            with Pinned(b):
-                return [b.let("add", (carry[0][1], b.load(self.counts, place)), "i64")]
-
-        return b.loop(self.parts, "seq", part, carry)[0]
-
-    def starts(self, width: int) -> None:
-        """Counts become the places of the first element of each digit in each part."""
-        b = self.b
-        so_far = [(Const(0, "i64"), b.var("i64", b.depth + 1, "s"))]
-
-        def digit(d: Index) -> list[Atom]:
-            carry = [(so_far[0][1], b.var("i64", b.depth + 1, "s"))]
-
-            def part(p: Index) -> list[Atom]:
-                place = b.atom(b.add(b.mul(p, 1 << width), d))
-                with Pinned(b):
-                    count = b.load(self.counts, place)
-                b.store(self.counts, place, carry[0][1])
-                return [b.let("add", (carry[0][1], count), "i64")]
-
-            return list(b.loop(self.parts, "seq", part, carry))
-
-        b.loop(1 << width, "seq", digit, so_far)
+        numbers = (b.dim(self.n), *(Const(v, "i64") for v in (self.parts, low, high, width)))
+        out = b.var("i64", b.depth, "p")
+        args = (self.items, self.counts, self.at, *numbers)
+        b.emit(Call((out,), radix_name(self.dtype, self.parts > 1), args))
+        self.at = out
 
 
 class Row:
