@@ -50,6 +50,17 @@ def test_where_the_time_went(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> 
     assert program in pb.explain_compile().programs
 
 
+def test_programs_with_keys_and_batched_calls_are_told() -> None:
+    """What is compiled is another program than what was traced."""
+
+    def drawn_of_the_log(keys: Any) -> Any:
+        return pb.vmap(lambda key: pb.random.normal(key, (3,)))(keys)
+
+    pb.jit(drawn_of_the_log)(pb.random.split(pb.random.PRNGKey(0), 4))
+    assert pb.explain_compile("drawn_of_the_log").programs[-1].trace_seconds > 0
+    assert any(p.name == "drawn_of_the_log" for p in pb.explain_compile().programs)
+
+
 def test_eager_operations_are_left_out() -> None:
     x = jnp.ones(5)
     before = pb.explain_compile().programs  # entries end with their programs: compared one by one

@@ -4,6 +4,7 @@ kernels, transforms of every length; none of it runs Python, in loops neither.""
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import subprocess
 import sys
@@ -86,6 +87,30 @@ def test_small_matrices(shape: Any, dtype: str) -> None:
             m = s / shape[-1] if "unit_diagonal" in options else s
             want = jax.lax.linalg.triangular_solve(m, y, **options)
             close(LINALG.triangular_solve(m, y, **options), want, dtype)
+
+
+MANY_SIDES = [((3, 3), 40), ((4, 4), 1000), ((2, 7, 7), 130), ((17, 17), 64), ((32, 32), 100)]
+
+
+@pytest.mark.parametrize(("shape", "count"), MANY_SIDES, ids=str)
+@pytest.mark.parametrize("dtype", "fD")
+def test_many_right_sides(shape: Any, count: int, dtype: str) -> None:
+    """Right sides of one matrix are lanes: nothing of BLAS is called, whose threads would meet
+    ours."""
+    *batch, n, _ = shape
+    with pb.enable_x64(True), jax.enable_x64(True):
+        m = positive(*shape, dtype=dtype) / n
+        for options in OPTIONS:
+            if not options.get("left_side") and n > 8:
+                continue
+            y = normal(*batch, *((n, count) if options.get("left_side") else (count, n)))
+            f = functools.partial(LINALG.triangular_solve, **options)
+            y = y.astype(dtype)
+            close(f(m, y), jax.lax.linalg.triangular_solve(m, y, **options), dtype)
+            jaxpr = pb.make_jaxpr(f)(m, y)
+            compiled = pipeline.compile_jaxpr(jaxpr, lambda eqn: rule_of(eqn.primitive))
+            text = "".join(show_kernel(k) for k in compiled.kernels)
+            assert len(compiled.kernels) == 1 and "trsm" not in text
 
 
 QRS = [(3, 3), (7, 2, 2), (5, 4, 3), (6, 3, 4), (9, 8, 5), (9, 5, 8), (17, 16, 16), (5, 1, 3)]

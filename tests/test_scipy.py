@@ -2,6 +2,8 @@
 functions and solvers.
 """
 
+import subprocess
+import sys
 import warnings
 
 import jax
@@ -16,12 +18,14 @@ import jax.scipy.stats
 import numpy as np
 import pytest
 import scipy.fft
+import scipy.signal
 import scipy.special
 from oracle_compare import same
 
 import pullback
 import pullback.scipy
 from pullback.experimental.sparse import BCOO
+from pullback.scipy.windows import window_of
 
 XS = np.array([-3.7, -2, -1.2, -0.5, 0.1, 0.3, 0.5, 0.9, 1, 1.7, 2.5, 5, 12, 60], "float32")
 U = np.linspace(0, 1, 11).astype("float32")
@@ -247,6 +251,22 @@ G.update(
 @pytest.mark.parametrize("name", G)
 def test_signal(name):
     same(G[name], "scipy.signal", 1e-3)
+
+
+def test_usual_windows_without_scipys():
+    """Those that programs name most are SciPy's to the bit, whose import they spare the first
+    call."""
+    names = ("boxcar", "hann", "hamming", "blackman", "nuttall", "blackmanharris")
+    for name in (*names, ("kaiser", 4.0), "triang"):
+        for length in (1, 2, 3, 50, 256, 1001):
+            want = scipy.signal.get_window(name, length)
+            np.testing.assert_array_equal(window_of(name, length), want)
+    code = """
+import sys, numpy as np, pullback
+pullback.scipy.signal.stft(np.ones(1000, np.float32))
+assert "scipy.signal" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("mode", ["constant", "nearest", "wrap", "mirror", "reflect"])

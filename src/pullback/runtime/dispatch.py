@@ -226,10 +226,13 @@ def executable(
 def physical(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program as backends compile it: its calls expanded, its keys as their words. What nothing
     needs has gone before that: no seed is refused that makes no key."""
+    traced = closed.derived.get("trace seconds", 0.0)
     closed = expand(closed)
     if keys.has_keys(closed.jaxpr):
         closed = dce_closed(closed, [True] * len(closed.jaxpr.outvars), True)[0]
-    return keys.lower_keys(closed)
+    closed = keys.lower_keys(closed)
+    closed.derived["trace seconds"] = traced
+    return closed
 
 
 def _is_token(v: Any) -> bool:

@@ -11,7 +11,6 @@ import numpy as np
 
 from .. import dtypes, lax, numpy as jnp
 from ..core.avals import typeof
-from ..lazy_imports import lazy_module
 from ..numpy.util import (
     canonical_axes,
     canonical_axis,
@@ -20,8 +19,7 @@ from ..numpy.util import (
     promotes_freely,
 )
 from ..primitives.common import as_int
-
-host_signal = lazy_module("scipy.signal")
+from .windows import window_of
 
 __all__ = [
     "convolve",
@@ -320,7 +318,7 @@ def _window(window: Any, nperseg: int | None, length: int, dtype: Any) -> tuple[
         nperseg = 256 if nperseg is None else int(nperseg)
         if nperseg > length:
             nperseg = length
-        return jnp.asarray(host_signal.get_window(window, nperseg), dtype=dtype), nperseg
+        return jnp.asarray(window_of(window, nperseg), dtype=dtype), nperseg
     win = jnp.asarray(window, dtype=dtype)
     if typeof(win).ndim != 1:
         raise ValueError("window must be 1-D")

@@ -11,7 +11,7 @@ from typing import Any
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.libraries import OWN_THREADS, routine
-from pullback.loops.lower import blocked, complex_math as cm, eigen, small
+from pullback.loops.lower import blocked, complex_math as cm, eigen, small, substitute
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, part_dtype, read
 from pullback.loops.lower.lapack import (
@@ -80,9 +80,11 @@ def _lanes_op(
     outs: Outs,
     work: float,
     emit: Callable[[Builder, Opaque], None],
+    modes: Sequence[str] | None = None,
 ) -> list[Node]:
     """An operation on small matrices in lanes. `work` is that of all of them."""
-    op = Opaque(name, list(ins), ["once"] * len(ins), emit=emit, work=work, seconds=LANES * work)
+    modes = list(modes or ["once"] * len(ins))
+    op = Opaque(name, list(ins), modes, emit=emit, work=work, seconds=LANES * work)
     return g.opaque(op, outs)
 
 
@@ -171,8 +173,12 @@ def _triangular_solve(g: Graph, ins: list[Node], outs: Outs, params: dict[str, A
     n = a.shape[-1]
     left, conj = params["left_side"], params["conjugate_a"]
     if small.in_lanes(batch, a.dtype, max(n, rows, columns), SOLVE_MOST):
-        in_lanes = lambda b, op: _substituted(b, op, params)
+        in_lanes = lambda b, op: _substituted(b, op, params, substitute.systems)
         return _lanes_op(g, "triangular_solve", ins, outs, y.size * (n + 4.0), in_lanes)[0]
+    if substitute.in_right_sides(n, columns if left else rows, not left):
+        in_lanes = lambda b, op: _substituted(b, op, params, substitute.right_sides)
+        modes = ["buffer", "once"]
+        return _lanes_op(g, "triangular_solve", ins, outs, y.size * (n + 4.0), in_lanes, modes)[0]
     # By columns the transposed system is solved: op(a) x = y is x^T op(a)^T = y^T, with the
     # matrix on the other side and its other triangle. BLAS conjugates only what it transposes.
     copied = conj and not params["transpose_a"]
@@ -203,7 +209,9 @@ def _triangular_solve(g: Graph, ins: list[Node], outs: Outs, params: dict[str, A
     return _stack_op(g, "triangular_solve", ins, outs, batch, work, one, ["buffer", "once"])[0]
 
 
-def _substituted(b: Builder, op: Opaque, params: dict[str, Any]) -> None:
+def _substituted(
+    b: Builder, op: Opaque, params: dict[str, Any], solve: Callable[..., None]
+) -> None:
     """Triangular systems in lanes. x op(a) = y is solved as op(a)^T x^T = y^T."""
     a, y = op.ins
     left, conj = params["left_side"], params["conjugate_a"]
@@ -218,7 +226,7 @@ def _substituted(b: Builder, op: Opaque, params: dict[str, Any]) -> None:
 
     lower = params["lower"] != turned
     unit = params["unit_diagonal"]
-    small.triangular(b, matrix, _entries(b, y), op.outs[0], lower, unit, not left)
+    solve(b, matrix, _entries(b, y), op.outs[0], lower, unit, not left)
 
 
 def each_entry(b: Builder, n: int, body: Callable[[Index, Index], None]) -> None:

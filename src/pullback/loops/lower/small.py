@@ -20,8 +20,8 @@ from pullback.loops.lower.statements import box
 from pullback.loops.lower.updates import Pinned
 
 __all__ = [
-    "TINY", "Entry", "Field", "Run", "as_i32", "cholesky", "fill", "in_lanes", "lu", "qr",
-    "reflect", "reflector", "stack_of", "triangular",
+    "STRAIGHT", "Entry", "Field", "Run", "as_i32", "cholesky", "fill", "in_lanes", "lu", "qr",
+    "reflect", "reflector", "stack_of", "write",
 ]  # fmt: skip
 
 STRAIGHT = 4  # rows and columns of a matrix that is kept in registers
@@ -211,9 +211,10 @@ def stack_of(
     work: Callable[[Any, Run], None],
     store: Callable[[Any, Where, Run], None],
     straight: int = STRAIGHT,
+    vectors: int = 1,
 ) -> None:
     """Runs `load`, `work` and `store` for every matrix of a stack; `make` reserves what they
-    share."""
+    share. A block has so many vectors of matrices."""
     if size <= straight:
 
         def one(where: Where) -> None:
@@ -226,7 +227,7 @@ def stack_of(
 
         return box(b, tuple(batch), one, "vector", cost=cost)
     count = math.prod(batch)
-    lanes = LANES[part_dtype(dtype)]
+    lanes = vectors * LANES[part_dtype(dtype)]
     while lanes > count:
         lanes //= 2
 
@@ -253,7 +254,7 @@ def fill(m: Any, entry: Entry, rows: int, columns: int, run: Run) -> None:
     run.loop(0, rows, lambda i: run.loop(0, columns, lambda j: m.put(i, j, entry(i, j))))
 
 
-def _write(b: Builder, out: Node, where: Where, entry: Entry, run: Run) -> None:
+def write(b: Builder, out: Node, where: Where, entry: Entry, run: Run) -> None:
     rows, columns = out.shape[-2:]
 
     def put(i: Index, j: Index) -> None:
@@ -318,7 +319,7 @@ def cholesky(b: Builder, x: Callable[[Where], Entry], out: Node) -> None:
         good = b.let("gt", (failed.get(0, 0), zero), "bool")
         nan = Const(math.nan, f.part)
         bad = (nan, nan) if f.complex else nan
-        _write(b, out, where, lambda i, j: f.where(good, a.get(i, j), bad), run)
+        write(b, out, where, lambda i, j: f.where(good, a.get(i, j), bad), run)
 
     stack_of(b, batch, out.dtype, n, n**3 / 3 + n * n, make, load, work, store)
 
@@ -382,7 +383,7 @@ def lu(b: Builder, x: Callable[[Where], Entry], packed: Node, pivots: Node, orde
 
     def store(state: Any, where: Where, run: Run) -> None:
         a, chosen, rows = state
-        _write(b, packed, where, a.get, run)
+        write(b, packed, where, a.get, run)
         for out, source in ((pivots, chosen), (order, rows)):
             assert out.slot is not None
             slot, shape = out.slot, out.shape
@@ -486,8 +487,8 @@ def qr(b: Builder, x: Callable[[Where], Entry], q_out: Node, r_out: Node) -> Non
 
     def store(state: Any, where: Where, run: Run) -> None:
         a, q, _ = state
-        _write(b, q_out, where, q.get, run)
-        _write(b, r_out, where, lambda i, j: _when(b, "le", i, j, f, a.get(i, j)), run)
+        write(b, q_out, where, q.get, run)
+        write(b, r_out, where, lambda i, j: _when(b, "le", i, j, f, a.get(i, j)), run)
 
     cost = 4.0 * m * k * least
     stack_of(b, batch, f.dtype, max(m, n), cost, make, load, work, store)
@@ -496,66 +497,3 @@ def qr(b: Builder, x: Callable[[Where], Entry], q_out: Node, r_out: Node) -> Non
 def _when(b: Builder, op: str, i: Index, j: Index, f: Field, value: Value) -> Value:
     """A value where two indices compare so, else zero."""
     return f.where(b.let(op, (b.atom(i), b.atom(j)), "bool"), value, f.number(0.0))
-
-
-# --- triangular systems ---
-def triangular(
-    b: Builder,
-    a: Callable[[Where], Entry],
-    y: Callable[[Where], Entry],
-    out: Node,
-    lower: bool,
-    unit: bool,
-    transposed: bool,
-) -> None:
-    """Substitution: `a` gives the entries of the matrix on the left of x; with `transposed`, x and
-    y are stored with rows and columns exchanged."""
-    *batch, rows, columns = out.shape
-    if transposed:
-        rows, columns = columns, rows
-    n, f = rows, Field(b, out.dtype)
-
-    def make(run: Run) -> Any:
-        return run.matrix(out.dtype, n, n), run.matrix(out.dtype, n, columns)
-
-    def load(state: Any, where: Where, run: Run) -> None:
-        t, x = state
-        left, right = a(where), y(where)
-        half = (lambda i: (0, i)) if lower else (lambda i: (b.add(i, 1), n))
-        run.loop(0, n, lambda i: run.loop(*half(i), lambda j: t.put(i, j, left(i, j))))
-        if not unit:
-            run.loop(0, n, lambda i: t.put(i, i, f.div(f.number(1.0), left(i, i))))
-        run.loop(
-            0,
-            n,
-            lambda i: run.loop(
-                0, columns, lambda c: x.put(i, c, right(c, i) if transposed else right(i, c))
-            ),
-        )
-
-    def work(state: Any, run: Run) -> None:
-        t, x = state
-
-        def solve(c: Index, k: Index) -> None:
-            i = k if lower else b.sub(n - 1, k)
-            lo, hi = (0, i) if lower else (b.add(i, 1), n)
-            start = x.get(i, c)
-            parts = start if f.complex else (start,)
-
-            def step(j: Index, sofar: list[Atom]) -> Sequence[Atom]:
-                before = tuple(sofar) if f.complex else sofar[0]
-                after = f.less(before, t.get(i, j), x.get(j, c))
-                return after if f.complex else (after,)
-
-            total = run.fold(lo, hi, parts, step)
-            value = tuple(total) if f.complex else total[0]
-            x.put(i, c, value if unit else f.mul(value, t.get(i, i)))
-
-        run.loop(0, n, lambda k: run.loop(0, columns, lambda c: solve(c, k)))
-
-    def store(state: Any, where: Where, run: Run) -> None:
-        x = state[1]
-        _write(b, out, where, (lambda i, j: x.get(j, i)) if transposed else x.get, run)
-
-    cost = float(n * n * columns + n * columns)
-    stack_of(b, batch, out.dtype, max(n, columns), cost, make, load, work, store)
