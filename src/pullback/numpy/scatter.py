@@ -18,7 +18,8 @@ from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
 from ..runtime.operands import Policy
 from . import arithmetic
-from .indexing import Plan, as_tuple, fits_mask, gather_mode, parse, plan, take_index, within_reach
+from .index_entries import as_tuple, fits_mask, parse, within_reach
+from .indexing import Plan, gather_mode, plan, take_index
 from .selecting import select_where
 from .util import (
     check_arraylike,

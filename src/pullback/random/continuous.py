@@ -15,7 +15,7 @@ from ..control.call import jit_p
 from ..core.avals import typeof
 from ..core.jaxpr import Literal, eval_jaxpr
 from ..numpy.ufuncs_more import clip_jit
-from ..primitives import rng
+from ..primitives import as_compiled
 from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_element_type, stop_gradient
 from ..primitives.elementwise import (
@@ -434,7 +434,7 @@ def _factors(closed: Any, *args: Any) -> tuple[Any, Any] | None:
 
 # A product of a call's numbers and one number: JAX's compiler multiplies that into the number by
 # which the call has multiplied, but in bfloat16, where it rounds in between.
-_scaled_p = rng.compiled_as_jaxs(mul_p, _scaled_physical)
+_scaled_p = as_compiled.compiled_as_jaxs(mul_p, _scaled_physical)
 rules_of_pairs[_scaled_p] = 0, jit_p
 
 

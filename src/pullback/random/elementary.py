@@ -11,7 +11,7 @@ import numpy as np
 
 from ..api.jit import jit
 from ..core.avals import typeof
-from ..primitives import maths, rng
+from ..primitives import as_compiled, maths
 from ..primitives.common import Formula
 from ..primitives.elementwise import add, log_p, mul, sub
 from ..primitives.maths import sqrt
@@ -19,12 +19,12 @@ from ..primitives.maths import sqrt
 
 def product_plus(product: Any, x: Any) -> Any:
     """Rounded once; in float16 twice."""
-    return (add if _is_half(x) else rng.contracted_add_p.bind)(product, x)
+    return (add if _is_half(x) else as_compiled.contracted_add_p.bind)(product, x)
 
 
 def minus_product(x: Any, product: Any) -> Any:
     """Rounded once; in float16 twice."""
-    return (sub if _is_half(x) else rng.contracted_sub_p.bind)(x, product)
+    return (sub if _is_half(x) else as_compiled.contracted_sub_p.bind)(x, product)
 
 
 def _is_half(x: Any) -> bool:
@@ -33,11 +33,11 @@ def _is_half(x: Any) -> bool:
 
 def divided(x: Any, y: Any) -> Any:
     """x times the reciprocal of y, where y is broadcast or constant."""
-    return rng.spread_div_p.bind(x, y)
+    return as_compiled.spread_div_p.bind(x, y)
 
 
 def pow(x: Any, y: Any) -> Any:
-    return rng.compiled_pow_p.bind(x, y)
+    return as_compiled.compiled_pow_p.bind(x, y)
 
 
 def product(
@@ -45,7 +45,7 @@ def product(
 ) -> Any:
     """As `lax.dot_general`; few terms are summed one after the other."""
     dims = tuple(tuple(tuple(map(int, axes)) for axes in pair) for pair in numbers)
-    return rng.compiled_dot_p.bind(
+    return as_compiled.compiled_dot_p.bind(
         x, y, dimension_numbers=dims, precision=precision,
         preferred_element_type=preferred_element_type, out_sharding=None,
     )  # fmt: skip
@@ -53,12 +53,12 @@ def product(
 
 def over_power(x: Any, power: Any) -> Any:
     """x times the power of the negative exponent, where rows have one power each."""
-    return rng.power_div_p.bind(x, power)
+    return as_compiled.power_div_p.bind(x, power)
 
 
 def short_sum(x: Any) -> Any:
     """The sum of each row's few numbers (or products)."""
-    return rng.short_sum_p.bind(x, axes=(typeof(x).ndim - 1,), out_sharding=None)
+    return as_compiled.short_sum_p.bind(x, axes=(typeof(x).ndim - 1,), out_sharding=None)
 
 
 @jit

@@ -24,7 +24,7 @@ from ..core.symbolic import Zero
 from ..lax.mapping import map as lax_map
 from ..lax.special import random_gamma_grad
 from ..numpy.arithmetic import power
-from ..primitives import rng
+from ..primitives import as_compiled, rng
 from ..primitives.common import as_array, canonical_shape, size_of, zero_of
 from ..primitives.convert import convert_weak, stop_gradient
 from ..primitives.elementwise import (
@@ -82,7 +82,7 @@ from .uniform import _rademacher, _uniform
 # --- one gamma number ---
 def _one_plus(x: Any, c: Any, dtype: Any) -> Any:
     """1 + c x, contracted as JAX's compiler does it."""
-    return rng.contracted_add_p.bind(mul(x, c), scalar(1, dtype))
+    return as_compiled.contracted_add_p.bind(mul(x, c), scalar(1, dtype))
 
 
 def _positive_cube_root(key: Any, c: Any, dtype: Any) -> tuple[Any, Any]:

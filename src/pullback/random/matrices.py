@@ -12,7 +12,7 @@ from ..numpy import linalg as np_linalg
 from ..numpy.einsums import einsum
 from ..numpy.products import diagonal
 from ..numpy.util import promote_dtypes_inexact
-from ..primitives import rng
+from ..primitives import as_compiled
 from ..primitives.common import as_int, canonical_shape
 from ..primitives.elementwise import add, mul, sign
 from ..primitives.layout import broadcast_in_dim, broadcast_shapes, transpose
@@ -99,7 +99,7 @@ def _cholesky_by_library(avals: Any, x: Any) -> Any:
     return library_cholesky_p.bind(x)
 
 
-_library_cholesky_p = rng.compiled_as_jaxs(cholesky_p, _cholesky_by_library, stack_batch)
+_library_cholesky_p = as_compiled.compiled_as_jaxs(cholesky_p, _cholesky_by_library, stack_batch)
 
 
 @jit
@@ -175,7 +175,7 @@ def _qr_by_library(avals: Any, x: Any, **params: Any) -> Any:
 
 # The reduced factors of matrices with no more columns than rows. Of R what is read is there, its
 # diagonal; below it there is something else.
-_library_qr_p = rng.compiled_as_jaxs(qr_p, _qr_by_library, stack_batch)
+_library_qr_p = as_compiled.compiled_as_jaxs(qr_p, _qr_by_library, stack_batch)
 
 
 @jit

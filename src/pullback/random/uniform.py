@@ -20,7 +20,7 @@ from ..numpy.sorting import searchsorted
 from ..numpy.taking import take
 from ..numpy.ufuncs_more import clip_jit
 from ..numpy.util import literal
-from ..primitives import rng
+from ..primitives import as_compiled, rng
 from ..primitives.common import as_array, canonical_axis, canonical_shape, requested_dtype, size_of
 from ..primitives.convert import bitcast_convert_type, convert_element_type
 from ..primitives.elementwise import (
@@ -152,7 +152,7 @@ def _uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
     unit = sub(floats, scalar(1, dtype))
     span = sub(*_together("sub", "minval", maxval, minval))
     scaled = mul(*_together("mul", "maxval", unit, span))
-    scaled = rng.contracted_add_p.bind(*_together("add", "minval", scaled, minval))
+    scaled = as_compiled.contracted_add_p.bind(*_together("add", "minval", scaled, minval))
     # As in JAX, minval has the last word about the shape: numbers of shape () get its.
     low = typeof(minval).shape
     if len(low) > len(shape) > 0:

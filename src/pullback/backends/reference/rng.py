@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...primitives import rng
+from ...primitives import as_compiled, rng
 from .table import rule
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -116,14 +116,14 @@ def rng_uniform(a: Any, b: Any, *, shape: Any) -> Any:
     return (a + (b - a) * generator.random(shape)).astype(a.dtype)
 
 
-@rule(rng.fused_multiply_add_p)
+@rule(as_compiled.fused_multiply_add_p)
 def fused_multiply_add(x: Any, y: Any, z: Any) -> Any:
     """Rounded once, in the next wider type."""
     wide = np.float64 if x.dtype.itemsize < 8 else np.longdouble
     return (np.multiply(x, y, dtype=wide) + z).astype(x.dtype)
 
 
-@rule(rng.library_pow_p)
+@rule(as_compiled.library_pow_p)
 def library_pow(x: Any, y: Any) -> Any:
     """NumPy's power is the C library's."""
     return np.power(x, y)

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....primitives.rng import (
-    RandomAlgorithm,
+from ....primitives.as_compiled import (
     contracted_add_p,
     contracted_sub_p,
     fused_multiply_add_p,
@@ -16,6 +15,7 @@ from ....primitives.rng import (
     power_div_p,
     spread_div_p,
 )
+from ....primitives.rng import RandomAlgorithm
 from ..contexts import LoweringRuleContext
 from ..library import hlo
 from ..lowering import apart, register, rule

@@ -10,7 +10,7 @@ import numpy as np
 from .... import dtypes, lax, numpy as jnp
 from ....core.trace import Tracer
 from ....errors import NonConcreteBooleanIndexError
-from ....numpy.indexing import fits_mask, sequence_error
+from ....numpy.index_entries import fits_mask, sequence_error
 from .order import fitting
 from .shape import (
     bcoo_broadcast_in_dim,
