@@ -84,15 +84,17 @@ if TYPE_CHECKING:
     from .api.derivatives import (
         fwd_and_bwd as fwd_and_bwd,
         grad as grad,
-        hessian as hessian,
-        jacfwd as jacfwd,
-        jacrev as jacobian,
-        jacrev as jacrev,
         jvp as jvp,
         linear_transpose as linear_transpose,
         linearize as linearize,
         value_and_grad as value_and_grad,
         vjp as vjp,
+    )
+    from .api.jacobians import (
+        hessian as hessian,
+        jacfwd as jacfwd,
+        jacrev as jacobian,
+        jacrev as jacrev,
     )
     from .compile_log import explain_compile as explain_compile
     from .control.refs import (
@@ -181,10 +183,10 @@ _LAZY_MODULES = frozenset(
 )
 _LAZY_NAMES = {
     **dict.fromkeys(
-        "fwd_and_bwd grad hessian jacfwd jacobian jacrev jvp linear_transpose linearize "
-        "value_and_grad vjp".split(),
+        "fwd_and_bwd grad jvp linear_transpose linearize value_and_grad vjp".split(),
         "api.derivatives",
     ),
+    **dict.fromkeys("hessian jacfwd jacobian jacrev".split(), "api.jacobians"),
     "explain_compile": "compile_log",
     "checkpoint": "control.remat",
     "checkpoint_policies": "control.remat_policies",

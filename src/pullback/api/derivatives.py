@@ -1,12 +1,7 @@
-"""`grad`, `vjp`, `jvp`, `linearize` and what is made of them."""
-
-# Longer than other files: grad, vjp, jvp and linearize share what takes arguments apart and checks
-# them.
+"""`grad`, `vjp`, `jvp` and `linearize`. Jacobians are made of them in jacobians.py."""
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,10 +19,7 @@ from ..core.symbolic import Zero
 from ..core.trace import current_trace, use_trace
 from ..core.tracebacks import boundary
 from ..primitives.common import as_array
-from ..primitives.convert import convert_element_type, convert_element_type_p, convert_weak
-from ..primitives.elementwise import add, eq
-from ..primitives.layout import as_varying, reshape
-from ..primitives.shape import broadcasted_iota, split
+from ..primitives.layout import as_varying
 from ..runtime.array import ArrayImpl, make_array
 from ..transforms.jvp import JVPTrace, jvp_flat
 from ..transforms.linearize import linearize_flat
@@ -36,8 +28,6 @@ from . import recording
 from .arguments import abstractify, check_callable, debug_info
 from .jit import jit
 from .linear import VJP, VJPStatic, as_result, linearized, places, transposed
-from .placement import laid_anew
-from .vmap import vmap
 
 
 def _flat(
@@ -184,7 +174,7 @@ def _check_input(x: Any, name: str) -> None:
         ) from None
 
 
-def _argnums(argnums: int | Sequence[int]) -> tuple[tuple[int, ...], bool]:
+def chosen_argnums(argnums: int | Sequence[int]) -> tuple[tuple[int, ...], bool]:
     if isinstance(argnums, int):
         return (argnums,), True
     try:
@@ -204,11 +194,11 @@ def _refuse_repeated(argnums: Any, positions: Sequence[int]) -> None:
         )
 
 
-def _partial(
+def of_arguments(
     fun: Any, argnums: Any, args: Any, kwargs: Any, name: str
 ) -> tuple[Any, tuple[Any, ...], bool]:
     """`fun` of the arguments at `argnums` only; their values; whether there is just one."""
-    nums, single = _argnums(argnums)
+    nums, single = chosen_argnums(argnums)
     n = len(args)
     wrong = next((k for k in nums if not -n <= k < n), None)
     if wrong is not None and (wrong < 0 or name in ("jacfwd", "jacrev")):
@@ -264,9 +254,9 @@ def _value_and_grad(
     fun: Any, argnums: Any, has_aux: bool, holomorphic: bool, allow_int: bool, name: str
 ) -> Callable[..., Any]:
     check_callable(fun)
-    nums, single = _argnums(argnums)
+    nums, single = chosen_argnums(argnums)
 
-    @_wraps(fun, "Value of {}, and its gradient", argnums)
+    @named_derivative(fun, "Value of {}, and its gradient", argnums)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
         trace = None if has_aux or holomorphic else recording.start()
         inputs = _recorded_inputs(trace, args, nums) if trace is not None else None
@@ -281,8 +271,8 @@ def _value_and_grad(
             chosen = tuple(args[k] for k in nums)
             value, pull = _vjp(lambda *_: result, chosen, False, trace)
         else:
-            of_chosen, chosen, _ = _partial(fun, argnums, args, kwargs, name)
-            _check_grad_inputs(chosen, holomorphic, allow_int, name)
+            of_chosen, chosen, _ = of_arguments(fun, argnums, args, kwargs, name)
+            check_grad_inputs(chosen, holomorphic, allow_int, name)
             if has_aux:
                 value, pull, aux = vjp(of_chosen, *chosen, has_aux=True)
             else:
@@ -373,7 +363,7 @@ def fwd_and_bwd(
     check_callable(fun)
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        of_chosen, chosen, _ = _partial(fun, argnums, args, kwargs, "fwd_and_bwd")
+        of_chosen, chosen, _ = of_arguments(fun, argnums, args, kwargs, "fwd_and_bwd")
         return vjp(of_chosen, *chosen, has_aux=has_aux)
 
     def backward(residuals: VJP, ct: Any) -> Any:
@@ -404,7 +394,7 @@ def grad(
     _no_reduce_axes(reduce_axes, "grad")
     both = _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, "grad")
 
-    @_wraps(fun, "Gradient of {}", argnums)
+    @named_derivative(fun, "Gradient of {}", argnums)
     def grad_f(*args: Any, **kwargs: Any) -> Any:
         value, g = both(*args, **kwargs)
         return (g, value[1]) if has_aux else g
@@ -412,7 +402,9 @@ def grad(
     return grad_f
 
 
-def _wraps(fun: Any, what: str, argnums: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def named_derivative(
+    fun: Any, what: str, argnums: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Gives a derivative of a function the function's names, and says what it is."""
     many = "" if isinstance(argnums, int) else "s"
     about = f"{what} with respect to positional argument{many} {argnums}."
@@ -436,7 +428,7 @@ def _check_scalar(x: Any, name: str) -> None:
         )
 
 
-def _check_grad_inputs(chosen: Any, holomorphic: bool, allow_int: bool, name: str) -> None:
+def check_grad_inputs(chosen: Any, holomorphic: bool, allow_int: bool, name: str) -> None:
     """TypeError, with its path, for a leaf that there is no gradient with respect to."""
     leaves, structure = tree.flatten(chosen)
     for k, x in enumerate(leaves):
@@ -467,24 +459,24 @@ def _check_grad_input(x: Any, holomorphic: bool, allow_int: bool, name: str) -> 
     if holomorphic and not dtypes.is_complex(dtype):
         raise TypeError(
             f"{name} with holomorphic=True requires inputs with complex dtype, but got "
-            f"{_dtype_name(dtype)}."
+            f"{dtype_name(dtype)}."
         )
     if dtypes.is_extended(dtype) or dtypes.is_integer(dtype) or dtypes.is_bool(dtype):
         if not allow_int:
             raise TypeError(
                 f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype "
-                f"of np.inexact), but got {_dtype_name(dtype)}. "
+                f"of np.inexact), but got {dtype_name(dtype)}. "
                 "If you want to use Boolean- or integer-valued inputs, use vjp or set allow_int to "
                 "True."
             )
     elif not dtypes.is_inexact(dtype):
         raise TypeError(
             f"{name} requires numerical-valued inputs (input dtype that is a sub-dtype of np.bool_ "
-            f"or np.number), but got {_dtype_name(dtype)}."
+            f"or np.number), but got {dtype_name(dtype)}."
         )
 
 
-def _dtype_name(d: Any) -> str:
+def dtype_name(d: Any) -> str:
     return getattr(d, "name", str(d))
 
 
@@ -494,19 +486,19 @@ def _check_grad_output(aval: Any, holomorphic: bool, name: str) -> None:
         if not dtypes.is_complex(d):
             raise TypeError(
                 f"{name} with holomorphic=True requires outputs with complex dtype, but got "
-                f"{_dtype_name(d)}."
+                f"{dtype_name(d)}."
             )
     elif dtypes.is_complex(d):
         raise TypeError(
             f"{name} requires real-valued outputs (output dtype that is a sub-dtype of "
-            f"np.floating), but got {_dtype_name(d)}. "
+            f"np.floating), but got {dtype_name(d)}. "
             "For holomorphic differentiation, pass holomorphic=True. For differentiation of "
             "non-holomorphic functions involving complex outputs, use jax.vjp directly."
         )
     elif not dtypes.is_float(d):
         raise TypeError(
             f"{name} requires real-valued outputs (output dtype that is a sub-dtype of "
-            f"np.floating), but got {_dtype_name(d)}. "
+            f"np.floating), but got {dtype_name(d)}. "
             "For differentiation of functions with integer outputs, use jax.vjp directly."
         )
 
@@ -580,9 +572,9 @@ def _check_tangent(x: Any, t: Any) -> None:
         raise TypeError(
             "primal and tangent arguments to jax.jvp do not match; dtypes must be equal, or in "
             "case of int/bool primal dtype the tangent dtype must be float0."
-            f"Got primal dtype {_dtype_name(typeof(x).dtype)} and so expected tangent dtype "
+            f"Got primal dtype {dtype_name(typeof(x).dtype)} and so expected tangent dtype "
             f"{'float0' if want.dtype == dtypes.float0 else want.dtype.name}, but got tangent "
-            f"dtype {_dtype_name(have.dtype)} instead."
+            f"dtype {dtype_name(have.dtype)} instead."
         )
     if want.shape != have.shape:
         raise ValueError(
@@ -649,208 +641,8 @@ def linear_transpose(
     return transposed(fun, jaxpr, consts, in_tree, avals, out["tree"])
 
 
-def jacfwd(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Callable[..., Any]:
-    """The Jacobian, column by column (forward mode). Its leaves have shape output.shape +
-    input.shape.
-
-    `fun`: a function of arrays, with `has_aux` of pairs; `argnums`: which arguments, an int
-    or several; `holomorphic`: of complex arguments and results.
-
-    >>> pb.jacfwd(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
-    Array([[2., 0.],
-           [0., 4.]], dtype=float32)
-    """
-    check_callable(fun)
-    _argnums(argnums)
-
-    @_wraps(fun, "Jacobian of {}, by forward differentiation,", argnums)
-    def jacfun(*args: Any, **kwargs: Any) -> Any:
-        of_chosen, chosen, single = _partial(fun, argnums, args, kwargs, "jacfwd")
-        for x in tree.flatten(chosen)[0]:
-            _check_jacfwd_input(x, holomorphic)
-        basis = _std_basis(chosen)
-
-        def push(*tangents: Any) -> Any:
-            return jvp(of_chosen, chosen, tangents, has_aux=has_aux)
-
-        if has_aux:
-            y, jac, aux = vmap(push, out_axes=(None, -1, None))(*basis)
-        else:
-            y, jac = vmap(push, out_axes=(None, -1))(*basis)
-        example = chosen[0] if single else chosen
-        result = tree.map(functools.partial(_columns, example), jac, y)
-        return (result, aux) if has_aux else result
-
-    return jacfun
-
-
-def _columns(example: Any, jac: Any, out: Any) -> Any:
-    """The parts of `jac` that belong to the leaves of `example`. As in JAX, those of an output
-    without derivatives are zeros of its dtype.
-    """
-    parts = _unravel(example, jac, -1, typeof(out).shape)
-    return tree.map(functools.partial(_derivative_like, typeof(out)), parts)
-
-
-def _derivative_like(aval: Any, part: Any) -> Any:
-    """A part of a Jacobian, as weak as `aval`; of float0, zeros of its dtype."""
-    if dtypes.is_extended(aval.dtype):
-        return part
-    dtype = aval.dtype if typeof(part).dtype == dtypes.float0 else typeof(part).dtype
-    return convert_weak(part, dtype, aval.weak_type)
-
-
-def _check_jacfwd_input(x: Any, holomorphic: bool) -> None:
-    dtype = typeof(x).dtype
-    if holomorphic:
-        if not dtypes.is_complex(dtype):
-            raise TypeError(
-                "jacfwd with holomorphic=True requires inputs with complex dtype, but got "
-                f"{_dtype_name(dtype)}."
-            )
-    elif not dtypes.is_float(dtype):
-        raise TypeError(
-            "jacfwd requires real-valued inputs (input dtype that is a sub-dtype of np.floating), "
-            f"but got {_dtype_name(dtype)}. "
-            "For holomorphic differentiation, pass holomorphic=True. For differentiation of "
-            "non-holomorphic functions involving complex inputs or integer inputs, use jax.jvp "
-            "directly."
-        )
-
-
-def jacrev(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-) -> Callable[..., Any]:
-    """The Jacobian, row by row (reverse mode). Its leaves have shape output.shape + input.shape.
-
-    >>> pb.jacrev(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
-    Array([[2., 0.],
-           [0., 4.]], dtype=float32)
-    """
-    check_callable(fun)
-    _argnums(argnums)
-
-    @_wraps(fun, "Jacobian of {}, by reverse differentiation,", argnums)
-    def jacfun(*args: Any, **kwargs: Any) -> Any:
-        of_chosen, chosen, single = _partial(fun, argnums, args, kwargs, "jacrev")
-        _check_grad_inputs(chosen, holomorphic, allow_int, "jacrev")
-        if has_aux:
-            y, pull, aux = vjp(of_chosen, *chosen, has_aux=True)
-        else:
-            y, pull = vjp(of_chosen, *chosen)
-        for x in tree.flatten(y)[0]:
-            _check_jacrev_output(typeof(x), holomorphic)
-        jac = vmap(pull)(_std_basis(y))
-        jac = jac[0] if single else jac
-        example = chosen[0] if single else chosen
-        by_input = tree.map(functools.partial(_rows, y), jac, example)
-        result = tree.transpose(tree.structure(example), tree.structure(y), by_input)
-        return (result, aux) if has_aux else result
-
-    return jacfun
-
-
-def _rows(outputs: Any, jac: Any, x: Any) -> Any:
-    """The parts of `jac` that belong to the leaves of `outputs`. As in JAX, those of an input
-    without derivatives are zeros of its dtype.
-    """
-    parts = _unravel(outputs, jac, 0, typeof(x).shape)
-    return tree.map(functools.partial(_derivative_like, typeof(x)), parts)
-
-
-def _check_jacrev_output(aval: Any, holomorphic: bool) -> None:
-    if holomorphic:
-        if not dtypes.is_complex(aval.dtype):
-            raise TypeError(
-                "jacrev with holomorphic=True requires outputs with complex dtype, but got "
-                f"{_dtype_name(aval.dtype)}."
-            )
-    elif not dtypes.is_float(aval.dtype):
-        raise TypeError(
-            "jacrev requires real-valued outputs (output dtype that is a sub-dtype of "
-            f"np.floating), but got {_dtype_name(aval.dtype)}. "
-            "For holomorphic differentiation, pass holomorphic=True. For differentiation of "
-            "functions with integer or complex outputs, use jax.vjp directly."
-        )
-
-
-def hessian(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Callable[..., Any]:
-    """The matrix of second derivatives: forward over reverse.
-
-    For a result of shape s and an argument of shape t: shape s + t + t; trees give trees of trees.
-    `argnums`, `has_aux` and `holomorphic` as for `jacfwd`.
-
-    >>> pb.hessian(lambda x: (x ** 3).sum())(jnp.array([1.0, 2.0]))
-    Array([[ 6.,  0.],
-           [ 0., 12.]], dtype=float32)
-    """
-    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
-
-
-def _std_basis(pytree: Any) -> Any:
-    """All unit vectors of a tree of arrays, along new leading axes."""
-    leaves, treedef = tree.flatten(pytree)
-    avals = [typeof(x) for x in leaves]
-    sizes = [math.prod(a.shape) for a in avals]
-    total = sum(sizes)
-    index = np.dtype("int32")
-    rows = broadcasted_iota(index, (total, total), 0)
-    columns = broadcasted_iota(index, (total, total), 1)
-    # One matrix of the type that all leaves promote to, cut into the leaves' columns.
-    unit = convert_element_type(eq(add(rows, np.int32(0)), columns), _common_dtype(avals))
-    parts = []
-    for a, block in zip(avals, split(unit, sizes, axis=1) if sizes else [], strict=True):
-        shaped = block if len(a.shape) == 1 else reshape(block, (total, *a.shape))
-        params = {"new_dtype": a.dtype, "weak_type": a.weak_type, "sharding": None}
-        vectors = convert_element_type_p.bind(shaped, **params)
-        if a._sharding is not None:
-            spec = a._sharding.spec
-            vectors = laid_anew(vectors, a._sharding.update(spec=type(spec)(None, *spec)))
-        parts.append(as_varying(vectors, a))
-    return tree.unflatten(treedef, parts)
-
-
-def _common_dtype(avals: Sequence[Any]) -> Any:
-    found = np.dtype("float32")
-    for k, a in enumerate(avals):
-        found = a.dtype if k == 0 else dtypes.promote_types(found, a.dtype)
-    return found
-
-
-def _unravel(example: Any, x: Any, axis: int, rest: tuple[int, ...]) -> Any:
-    """Splits one axis of `x` by the leaves of `example`, and gives each part that leaf's shape
-    there.
-    """
-    leaves, treedef = tree.flatten(example)
-    shapes = [typeof(leaf).shape for leaf in leaves]
-    axis = axis % typeof(x).ndim
-    sizes = [math.prod(shape) for shape in shapes]
-    parts = []
-    for shape, part in zip(shapes, split(x, sizes, axis=axis) if sizes else [], strict=True):
-        new = (*shape, *rest) if axis == 0 else (*rest, *shape)
-        parts.append(part if typeof(part).shape == new else reshape(part, new))
-    return tree.unflatten(treedef, parts)
-
-
 __all__ = [
     "grad",
-    "hessian",
-    "jacfwd",
-    "jacrev",
     "jvp",
     "linear_transpose",
     "linearize",

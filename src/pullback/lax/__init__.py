@@ -254,9 +254,6 @@ if _TYPE_CHECKING:
     )
     from ..primitives.fft import FftType as FftType, fft_p as fft_p
     from ..primitives.index import (
-        GatherDimensionNumbers as GatherDimensionNumbers,
-        GatherScatterMode as GatherScatterMode,
-        ScatterDimensionNumbers as ScatterDimensionNumbers,
         gather as gather,
         gather_p as gather_p,
         scatter as scatter,
@@ -272,6 +269,11 @@ if _TYPE_CHECKING:
         scatter_p as scatter_p,
         scatter_sub as scatter_sub,
         scatter_sub_p as scatter_sub_p,
+    )
+    from ..primitives.index_checks import (
+        GatherDimensionNumbers as GatherDimensionNumbers,
+        GatherScatterMode as GatherScatterMode,
+        ScatterDimensionNumbers as ScatterDimensionNumbers,
     )
     from ..primitives.layout import (
         broadcast as broadcast,
@@ -511,10 +513,12 @@ _late = _LateNames(
         ),
         "..primitives.fft": "FftType fft_p",
         "..primitives.index": (
-            "GatherDimensionNumbers GatherScatterMode ScatterDimensionNumbers gather gather_p "
-            "scatter scatter_add scatter_add_p scatter_apply scatter_max scatter_max_p "
-            "scatter_min scatter_min_p scatter_mul scatter_mul_p scatter_p scatter_sub "
-            "scatter_sub_p"
+            "gather gather_p scatter scatter_add scatter_add_p scatter_apply scatter_max "
+            "scatter_max_p scatter_min scatter_min_p scatter_mul scatter_mul_p scatter_p "
+            "scatter_sub scatter_sub_p"
+        ),
+        "..primitives.index_checks": (
+            "GatherDimensionNumbers GatherScatterMode ScatterDimensionNumbers"
         ),
         "..primitives.layout": (
             "broadcast broadcast_in_dim broadcast_in_dim_p broadcast_like broadcast_shapes "

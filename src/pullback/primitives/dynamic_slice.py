@@ -26,14 +26,8 @@ from .common import (
 )
 from .convert import convert_element_type
 from .elementwise import add, div, lt, mul, select, select_n, sub
-from .index import (
-    GatherDimensionNumbers,
-    GatherScatterMode,
-    ScatterDimensionNumbers,
-    gather,
-    gather_p,
-    scatter_p,
-)
+from .index import gather, gather_p, scatter_p
+from .index_checks import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from .layout import broadcast_in_dim, expand_dims, full_of, squeeze
 from .shape import concatenate, slice as slice
 

@@ -1,14 +1,85 @@
-"""What gather's and scatter's dimension numbers must satisfy, in the words users know from JAX.
+"""What gather's and scatter's dimension numbers are, and must satisfy, in the words users know from
+JAX.
 
 Checks stand in the order in which they are reported.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import dtypes
+
+
+class GatherDimensionNumbers(NamedTuple):
+    """What the axes of gather's operands mean.
+
+    offset_dims: axes of the result that run over the window; collapsed_slice_dims: axes of the
+    operand whose window has size 1 and is dropped; start_index_map: the operand's axis of each
+    component of a start; operand_batching_dims, start_indices_batching_dims: axes in common.
+
+    >>> numbers = lax.GatherDimensionNumbers((1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> lax.gather(jnp.array([[1, 2], [3, 4]]), jnp.array([[1]]), numbers, slice_sizes=(1, 2))
+    Array([[3, 4]], dtype=int32)
+    """
+
+    offset_dims: tuple[int, ...]
+    collapsed_slice_dims: tuple[int, ...]
+    start_index_map: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    start_indices_batching_dims: tuple[int, ...] = ()
+
+
+class ScatterDimensionNumbers(NamedTuple):
+    """What the axes of scatter's operands mean: as GatherDimensionNumbers, with updates in the
+    place of gather's result.
+
+    >>> numbers = lax.ScatterDimensionNumbers((1,), (0,), (0,))
+    >>> lax.scatter(jnp.zeros((2, 2)), jnp.array([[1]]), jnp.array([[7., 8.]]), numbers)
+    Array([[0., 0.],
+           [7., 8.]], dtype=float32)
+    """
+
+    update_window_dims: tuple[int, ...]
+    inserted_window_dims: tuple[int, ...]
+    scatter_dims_to_operand_dims: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    scatter_indices_batching_dims: tuple[int, ...] = ()
+
+
+class GatherScatterMode(enum.Enum):
+    """What becomes of windows out of bounds: moved inside, filled (gather) or dropped (scatter), or
+    promised not to occur.
+
+    The `mode` of `lax.gather` and of the scatters; strings are accepted there too.
+
+    >>> lax.GatherScatterMode.from_any('clip').name
+    'CLIP'
+    """
+
+    CLIP = 1
+    FILL_OR_DROP = 2
+    PROMISE_IN_BOUNDS = 3
+    ONE_HOT = 4
+
+    @staticmethod
+    def from_any(s: Any) -> GatherScatterMode:
+        """The mode that a name stands for; None is the promise. Raises ValueError for unknown
+        names.
+        """
+        if isinstance(s, GatherScatterMode):
+            return s
+        if s == "clip":
+            return GatherScatterMode.CLIP
+        if s is None or s == "promise_in_bounds":
+            return GatherScatterMode.PROMISE_IN_BOUNDS
+        if s in ("fill", "drop"):
+            return GatherScatterMode.FILL_OR_DROP
+        if s == "one_hot":
+            return GatherScatterMode.ONE_HOT
+        raise ValueError(f'Unknown gather mode "{s}"')
 
 
 def check_gather(dn: Any, operand: Any, indices: Any, slice_sizes: Sequence[Any]) -> None:

@@ -22,13 +22,8 @@ from .common import COMPLEX, FLOAT, as_array, check_dtype, check_same_dtypes, co
 from .contract import Precision, dot_general
 from .convert import convert_element_type, convert_weak
 from .elementwise import add, bitwise_or, conj, div, eq, ge, mul, neg, select_n
-from .index import (
-    GatherDimensionNumbers,
-    GatherScatterMode,
-    ScatterDimensionNumbers,
-    gather,
-    scatter,
-)  # fmt: skip
+from .index import gather, scatter
+from .index_checks import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from .layout import (
     broadcast_in_dim,
     broadcast_to,

@@ -17,7 +17,8 @@ from ..core.symbolic import Zero
 from ..errors import JaxRuntimeError
 from .builders import batch_size
 from .common import as_array, as_int, canonical_axis, is_symbolic, zero_of
-from .index import GatherDimensionNumbers, gather
+from .index import gather
+from .index_checks import GatherDimensionNumbers
 from .layout import broadcast_in_dim, broadcasted_iota, expand_dims, transpose
 from .shape import slice as slice_
 

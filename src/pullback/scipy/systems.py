@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import lax, numpy as jnp, tree
-from ..api.derivatives import jacfwd
+from ..api.jacobians import jacfwd
 from ..api.vmap import vmap
 from ..control.linear_solve import custom_root
 from ..control.while_loop import while_loop

@@ -11,10 +11,11 @@ from ... import dtypes
 from ...core.jaxpr import Jaxpr
 from ...primitives import index
 from ...primitives.dynamic_slice import dynamic_slice_p, dynamic_update_slice_p
+from ...primitives.index_checks import GatherScatterMode
 from .table import rule
 
 Evaluate = Callable[[Jaxpr, Sequence[Any], Sequence[Any]], list[Any]]
-_FILL = index.GatherScatterMode.FILL_OR_DROP
+_FILL = GatherScatterMode.FILL_OR_DROP
 
 
 def _positions(
@@ -112,7 +113,7 @@ def _targets(operand: Any, indices: Any, updates: Any, dn: Any, mode: Any) -> tu
     window = iter(updates.shape[d] for d in dn.update_window_dims)
     sizes = [1 if d in hidden else next(window) for d in range(operand.ndim)]
     batching = list(zip(dn.operand_batching_dims, dn.scatter_indices_batching_dims))
-    drop = mode is not index.GatherScatterMode.CLIP
+    drop = mode is not GatherScatterMode.CLIP
     at, ok = _positions(
         operand.shape, indices, sizes, dn.scatter_dims_to_operand_dims, hidden, batching, drop
     )

@@ -8,11 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import numpy as jnp, tree
-from ...api.derivatives import (
-    jacfwd as dense_jacfwd,
-    jacrev as dense_jacrev,
-    value_and_grad as dense_value_and_grad,
-)
+from ...api.derivatives import value_and_grad as dense_value_and_grad
+from ...api.jacobians import jacfwd as dense_jacfwd, jacrev as dense_jacrev
 from .base import JAXSparse as JAXSparse, is_sparse
 from .bcoo import BCOO
 from .bcsr import BCSR

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import numpy as jnp, tree
-from ...api.derivatives import jacfwd, jacrev
+from ...api.jacobians import jacfwd, jacrev
 from ...api.jit import jit
 from ...api.vmap import vmap
 from .api import todense

@@ -9,7 +9,7 @@ import numpy as np
 
 from .... import dtypes
 from ....core.jaxpr import ClosedJaxpr
-from ....primitives.index import GatherScatterMode
+from ....primitives.index_checks import GatherScatterMode
 from ..contexts import LoweringRuleContext
 from ..library import hlo
 from ..lowering import rule

@@ -6,7 +6,8 @@ from typing import Any
 
 import pullback
 
-from ....api.derivatives import _check_scalar as _check_scalar, _std_basis as _std_basis
+from ....api.derivatives import _check_scalar as _check_scalar
+from ....api.jacobians import std_basis as _std_basis  # noqa: F401
 
 
 def __getattr__(name: str) -> Any:
