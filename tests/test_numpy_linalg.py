@@ -3,13 +3,16 @@ derivatives.
 """
 
 import re
+from typing import Any
 
 import jax
+import jax.scipy.linalg
 import numpy as np
 import pytest
 from oracle_compare import same
 
 import pullback
+import pullback.scipy.linalg
 
 rng = np.random.default_rng(1)
 A = rng.normal(size=(4, 4)).astype("float32")
@@ -285,3 +288,29 @@ def test_refusals_name_function_shape_and_dtype(name: str) -> None:
         NAMED[name]()
     assert name.strip() in str(info.value)
     assert re.search(r"float(32|16)\[[\d,]+\]", str(info.value)), info.value
+
+
+CORE = {
+    "solve": lambda n, _: n.linalg.solve(n.ones((3, 3)), n.ones(4)),
+    "solve of matrices": lambda n, _: n.linalg.solve(n.ones((2, 3, 3)), n.ones((2, 4, 2))),
+    "solve of a scalar": lambda n, _: n.linalg.solve(n.ones((3, 3)), n.ones(())),
+    "solve by no square": lambda n, _: n.linalg.solve(n.ones((3, 2)), n.ones((3, 2))),
+    "stack of vectors": lambda n, _: n.linalg.solve(n.ones((2, 3, 3)), n.ones((2, 3))),
+    "matvec": lambda n, _: n.matvec(n.ones((2, 3)), n.ones(4)),
+    "matvec of vectors": lambda n, _: n.matvec(n.ones(3), n.ones(3)),
+    "vecmat": lambda n, _: n.vecmat(n.ones(4), n.ones((3, 2))),
+    "lu_solve": lambda n, s: s.linalg.lu_solve((n.ones((3, 3)), n.arange(3)), n.ones((4, 2))),
+    "cho_solve": lambda n, s: s.linalg.cho_solve((n.ones((3, 3)), True), n.ones(4)),
+    "solve_triangular": lambda n, s: s.linalg.solve_triangular(n.ones((3, 3)), n.ones(())),
+}
+
+
+@pytest.mark.parametrize("call", CORE.values(), ids=CORE)
+def test_sizes_of_core_axes(call: Any) -> None:
+    """Told in JAX's words, and by which function and shapes."""
+    with pytest.raises(ValueError) as theirs:
+        call(jax.numpy, jax.scipy)
+    with pytest.raises(ValueError) as ours:
+        call(pullback.numpy, pullback.scipy)
+    words = str(theirs.value).partition(" on vectorized function")[0].partition("Prior")[0]
+    assert str(ours.value).startswith(words)

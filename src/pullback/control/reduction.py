@@ -458,6 +458,22 @@ _WINDOW_REDUCERS = {
 }
 
 
+def _window_pads(shape: Any, sizes: Any, strides: Any, padding: Any, dilation: Any) -> Any:
+    """Pairs of pads; as in JAX, those that text means are for the operand before it is dilated."""
+    if isinstance(padding, str):
+        padding = padtype_to_pads(
+            shape, [dilated(k, d) for k, d in zip(sizes, dilation)], strides, padding
+        )
+    try:
+        pairs = [(lo, hi) for lo, hi in padding]
+    except (TypeError, ValueError) as error:  # no sequence, and no pair
+        raise type(error)(
+            f"reduce_window: padding must have a pair (low, high) for each of the {len(sizes)} "
+            f"axes of the window, got {padding}"
+        ) from None
+    return tuple((canonical_size(lo), canonical_size(hi)) for lo, hi in pairs)
+
+
 def reduce_window(
     operand: Any,
     init_value: Any,
@@ -480,29 +496,12 @@ def reduce_window(
     if not leaves:
         raise ValueError("reduce_window must have at least one operand.")
     sizes = int_tuple(window_dimensions)
-    if not sizes and all(not typeof(x).shape for x in leaves):
-        # A scalar has one window, of one element.
-        lone = tree.unflatten(treedef, [reshape(x, (1,)) for x in leaves])
-        outs = reduce_window(lone, init_value, computation, (1,))
-        return tree.tree_map(lambda x: reshape(x, ()), outs)
     ones = (1,) * len(sizes)
     strides = ones if window_strides is None else int_tuple(window_strides)
     base = ones if base_dilation is None else int_tuple(base_dilation)
     dilation = ones if window_dilation is None else int_tuple(window_dilation)
     shape = typeof(leaves[0]).shape
-    pads: Any = padding
-    check_window("reduce_window", shape, sizes, strides, ((0, 0),) * len(sizes), base, dilation)
-    if isinstance(padding, str):
-        # As in JAX, the pads are those of the operand before it is dilated.
-        pads = padtype_to_pads(
-            shape, [dilated(k, d) for k, d in zip(sizes, dilation)], strides, padding
-        )
-    elif len(pads) != len(sizes) or any(len(p) != 2 for p in pads):
-        raise ValueError(
-            f"reduce_window: padding must have a pair (low, high) for each of the {len(sizes)} "
-            f"axes of the window, got {padding}"
-        )
-    pads = tuple((canonical_size(lo), canonical_size(hi)) for lo, hi in pads)
+    pads = _window_pads(shape, sizes, strides, padding, dilation)
     window = dict(zip(_WINDOW, (sizes, strides, pads, base, dilation)))
     closed, consts, out_tree = _scalar_program("reduce_window", computation, leaves, treedef)
     if out_tree != treedef:
@@ -510,6 +509,12 @@ def reduce_window(
             "reduce_window output must have the same tree structure as the operands "
             f"{treedef} vs. {out_tree}"
         )
+    check_window("reduce_window", shape, **window)
+    if not sizes and all(not typeof(x).shape for x in leaves):
+        # A scalar has one window, of one element.
+        lone = tree.unflatten(treedef, [reshape(x, (1,)) for x in leaves])
+        outs = reduce_window(lone, init_value, computation, (1,))
+        return tree.tree_map(lambda x: reshape(x, ()), outs)
     kind = _monoid(closed, consts) if len(leaves) == 1 else None
     if kind in _WINDOW_REDUCERS:
         if _is_identity(inits[0], kind, computation, leaves[0]):

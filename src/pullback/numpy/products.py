@@ -15,6 +15,7 @@ from ..dtypes import default_int
 from ..primitives.common import as_array, as_int
 from ..primitives.convert import convert_weak
 from . import indexing, reductions
+from .core_axes import check_core
 from .manipulation import moveaxis, ravel
 from .selecting import select_where
 from .util import (
@@ -293,16 +294,6 @@ def vecdot(
     )
 
 
-def _check_core(
-    name: str, signature: str, x1: Any, x2: Any, least1: int, least2: int, core1: Any, core2: Any
-) -> None:
-    """ValueError unless the axes that are summed over are there and of one size."""
-    if ndim_of(x1) < least1 or ndim_of(x2) < least2 or core1 != core2:
-        raise ValueError(
-            f"{name}: shapes {shape_of(x1)} and {shape_of(x2)} do not fit the signature {signature}"
-        )
-
-
 @jit
 def matvec(x1: Any, x2: Any, /) -> Any:
     """Matrices times vectors; the leading axes broadcast.
@@ -314,7 +305,7 @@ def matvec(x1: Any, x2: Any, /) -> Any:
            [2, 4]], dtype=int32)
     """
     check_arraylike("matvec", x1, x2)
-    _check_core("matvec", "(n,m),(m)->(n)", x1, x2, 2, 1, shape_of(x1)[-1:], shape_of(x2)[-1:])
+    check_core("matvec", "(n,m),(m)->(n)", x1, x2)
     if ndim_of(x2) == 1:
         return matmul(x1, x2)
     out = matmul(x1, lax.expand_dims(x2, (ndim_of(x2),)))
@@ -331,7 +322,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     Array([4, 6], dtype=int32)
     """
     check_arraylike("vecmat", x1, x2)
-    _check_core("vecmat", "(n),(n,m)->(m)", x1, x2, 1, 2, shape_of(x1)[-1:], shape_of(x2)[-2:-1])
+    check_core("vecmat", "(n),(n,m)->(m)", x1, x2)
     x1 = as_array(unwrap(x1))
     if dtypes.is_complex(typeof(x1).dtype):
         x1 = lax.conj(x1)

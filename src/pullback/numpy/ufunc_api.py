@@ -54,6 +54,9 @@ class ufunc:
     Array(6, dtype=int32)
     """
 
+    # The class has them, too, as NumPy's: whoever looks names up on it finds them.
+    __slots__ = ("__dict__", "__weakref__", "identity", "nargs", "nin", "nout")
+
     def __init__(
         self,
         func: Callable[..., Any],

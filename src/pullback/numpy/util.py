@@ -337,7 +337,9 @@ def check_rank_promotion(name: str, shapes: Sequence[tuple[Any, ...]]) -> None:
     )
 
 
-def _promoted(name: str, promote: Callable[..., list[Any]], args: Any) -> list[Any]:
+def promoted(name: str, promote: Callable[..., list[Any]], args: Any) -> list[Any]:
+    """`promote(*args)`; TypeError that names the function for keys and float0, which have no type
+    with others."""
     try:
         return promote(*args)
     except (TypeError, TypePromotionError, ValueError):  # float0 is in no table of dtypes
@@ -396,19 +398,19 @@ def promote_args(name: str, *args: Any) -> list[Any]:
             if joined is not None:
                 return [_convert_number(x, type(x), *joined), y]
     check_arraylike(name, *args)
-    return promote_shapes(name, *_promoted(name, promote_dtypes, args))
+    return promote_shapes(name, *promoted(name, promote_dtypes, args))
 
 
 def promote_args_inexact(name: str, *args: Any) -> list[Any]:
     """`promote_args` to a floating or complex dtype."""
     check_arraylike(name, *args)
-    return promote_shapes(name, *_promoted(name, promote_dtypes_inexact, args))
+    return promote_shapes(name, *promoted(name, promote_dtypes_inexact, args))
 
 
 def promote_args_numeric(name: str, *args: Any) -> list[Any]:
     """`promote_args` to a dtype other than bool."""
     check_arraylike(name, *args)
-    return promote_shapes(name, *_promoted(name, promote_dtypes_numeric, args))
+    return promote_shapes(name, *promoted(name, promote_dtypes_numeric, args))
 
 
 def broadcast_all(*args: Any) -> list[Any]:

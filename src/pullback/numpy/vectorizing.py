@@ -5,7 +5,6 @@ by vmap.
 from __future__ import annotations
 
 import functools
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from .. import config, lax
 from ..api.vmap import vmap
 from ..primitives.common import as_array
+from .core_axes import check_outputs, parse_signature, sizes_of
 from .creation import asarray
 from .util import (
     canonical_axis,
@@ -21,87 +21,6 @@ from .util import (
     shape_of,
     unwrap,
 )
-
-_NAME = r"\w+"
-_DIMS = rf"(?:{_NAME}(?:,{_NAME})*,?)?"
-_ARGUMENT = rf"\({_DIMS}\)"
-_ARGUMENTS = rf"{_ARGUMENT}(?:,{_ARGUMENT})*"
-_SIGNATURE = re.compile(rf"^{_ARGUMENTS}->{_ARGUMENTS}$")
-
-
-def parse_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """`(n,m),(m)->(n)` as the names of the core axes of inputs and outputs."""
-    if not isinstance(signature, str):
-        raise TypeError(f"a gufunc signature is text like '(n,m),(m)->(n)', got {signature!r}")
-    text = signature.replace(" ", "")
-    if not _SIGNATURE.match(text):
-        raise ValueError(
-            f"not a valid gufunc signature: {signature}. Fix: write it like '(n,m),(m)->(n)'."
-        )
-    left, right = text.split("->")
-    return _side(left), _side(right)
-
-
-def _side(text: str) -> list[tuple[str, ...]]:
-    return [tuple(n for n in arg.split(",") if n) for arg in re.findall(r"\(([^)]*)\)", text)]
-
-
-def sizes_of(
-    args: Sequence[Any], core: Sequence[tuple[str, ...]], which: str
-) -> tuple[list[tuple[Any, ...]], dict[str, Any]]:
-    """The loop shape of each argument, and the size of each named axis. Raises ValueError if they
-    disagree.
-    """
-    sizes: dict[str, Any] = {}
-    loops = []
-    for a, names in zip(args, core, strict=True):
-        shape = shape_of(a)
-        if len(shape) < len(names):
-            raise ValueError(
-                f"input with shape {shape} does not have enough dimensions for all core dimensions "
-                f"{names} {which}"
-            )
-        own = shape[len(shape) - len(names) :]
-        for name, n in zip(names, own, strict=True):
-            if sizes.setdefault(name, n) != n:
-                raise ValueError(
-                    f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]} {which}"
-                )
-        loops.append(shape[: len(shape) - len(names)])
-    return loops, sizes
-
-
-def check_outputs(
-    fun: Callable[..., Any], core_out: Sequence[tuple[str, ...]], sizes: dict[str, Any], which: str
-) -> Callable[..., Any]:
-    @functools.wraps(fun)
-    def checked(*args: Any) -> Any:
-        out = fun(*args)
-        parts = out if isinstance(out, tuple) else (out,)
-        if len(core_out) > 1 and not isinstance(out, tuple):
-            raise TypeError(
-                f"output must be a tuple when multiple outputs are expected, got: {out!r}\n{which}"
-            )
-        if len(parts) != len(core_out):
-            raise TypeError(
-                f"wrong number of output arguments: expected {len(core_out)}, got {len(parts)} "
-                f"{which}"
-            )
-        for x, names in zip(parts, core_out, strict=True):
-            shape = shape_of(x)
-            if len(shape) != len(names):
-                raise ValueError(
-                    f"output shape {shape} does not match core dimensions {names} {which}"
-                )
-            for name, n in zip(names, shape, strict=True):
-                if sizes.setdefault(name, n) != n:
-                    raise ValueError(
-                        f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]} "
-                        f"{which}"
-                    )
-        return out
-
-    return checked
 
 
 def vectorize(pyfunc: Any, *, excluded: Any = frozenset(), signature: str | None = None) -> Any:

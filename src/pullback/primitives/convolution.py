@@ -622,7 +622,7 @@ def conv_general_dilated(
     rhs_dilation = (1,) * n if rhs_dilation is None else int_tuple(rhs_dilation)
     if isinstance(padding, str):
         spatial, kernel = permuted(xs, specs.lhs_spec)[2:], permuted(ws, specs.rhs_spec)[2:]
-        if any(d != 1 for d in lhs_dilation) and padding.upper() != "VALID":
+        if any(d != 1 for d in lhs_dilation):
             raise ValueError(
                 "String padding is not implemented for transposed convolution using this op. "
                 "Please either exactly specify the required padding or use conv_transpose."

@@ -101,9 +101,6 @@ def find_impl(spec: Any) -> PRNGImpl:
         return spec
     if isinstance(spec, KeyDType):
         return spec.impl
-    name = getattr(spec, "_impl", spec)
-    if isinstance(name, PRNGImpl):
-        return name
     if isinstance(spec, str):
         if spec not in prngs:
             assert _rng.threefry_prng_impl and _ciphers.philox2x32_prng_impl  # both are loaded now
@@ -113,7 +110,10 @@ def find_impl(spec: Any) -> PRNGImpl:
         raise ValueError(
             f'unrecognized PRNG implementation "{spec}". Did you mean one of: {known}?'
         )
-    raise TypeError(f"unrecognized type {type(spec)} for specifying PRNG implementation.")
+    raise TypeError(
+        f"unrecognized type {type(spec)} for specifying PRNG implementation. Fix: a name, or the "
+        "dtype of a key."
+    )
 
 
 class KeyDType(dtypes.ExtendedDType):

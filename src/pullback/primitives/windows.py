@@ -72,7 +72,8 @@ def check_window(
     base_dilation: Any,
     window_dilation: Any,
 ) -> None:
-    """Raises TypeError, naming the argument, unless the window fits an operand of this shape."""
+    """Raises TypeError, naming the argument, unless the window fits an operand of this shape;
+    ValueError for another number of pads."""
     if len(shape) != len(window_dimensions):
         raise TypeError(
             f"{name} got the wrong number of window_dimensions for operand: "
@@ -94,7 +95,7 @@ def check_window(
                 f"got {what} {tuple(given)} and window_dimensions {tuple(window_dimensions)}."
             )
     if len(padding) != len(window_dimensions):
-        raise TypeError(
+        raise ValueError(
             f"{name} got the wrong number of padding pairs: got padding {tuple(padding)} "
             f"with window_dimensions {tuple(window_dimensions)}."
         )

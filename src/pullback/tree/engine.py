@@ -566,6 +566,15 @@ class PyTreeRegistry:
         to_iterable_with_keys: Callable[[Any], tuple[Iterable[Any], Any]] | None = None,
     ) -> None:
         """Make `type` an interior node."""
+        functions = {"flatten_func": to_iterable, "unflatten_func": from_iterable}
+        if to_iterable_with_keys is not None:
+            functions["flatten_with_keys_func"] = to_iterable_with_keys
+        for what, function in functions.items():
+            if not callable(function):
+                raise TypeError(
+                    f"register_pytree_node: incompatible function arguments: {what} of "
+                    f"{type.__name__} must be a function, got {function!r}"
+                )
         if to_iterable_with_keys is None:
 
             def to_iterable_with_keys(x: Any) -> tuple[Iterable[Any], Any]:
@@ -598,7 +607,7 @@ class PyTreeRegistry:
 
     def is_node(self, type: type) -> bool:
         """Whether instances of `type` are interior nodes."""
-        return type in entries or (isinstance(type, _type) and is_namedtuple(type))
+        return isinstance(type, _type) and (type in entries or is_namedtuple(type))
 
     def flatten(
         self, tree: Any, leaf_predicate: Callable[[Any], bool] | None = None

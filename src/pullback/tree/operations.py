@@ -237,11 +237,13 @@ def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
     """`full_tree`'s structure, each leaf replaced by the prefix's leaf above it.
 
+    ValueError when `prefix_tree` is not a prefix. `is_leaf` says what is a leaf of it.
+
     >>> tree.broadcast((1, 2), (10, [20, 30]))
     (1, [2, 2])
     """
     values = broadcast_prefix(prefix_tree, full_tree, is_leaf)
-    return flatten(full_tree, is_leaf)[1].unflatten(values)
+    return flatten(full_tree)[1].unflatten(values)
 
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:

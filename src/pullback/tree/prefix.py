@@ -27,7 +27,7 @@ IsLeaf = Callable[[Any], bool] | None
 def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
     """One value per leaf of `full_tree`: the leaf of `prefix_tree` that stands above it.
 
-    ValueError when `prefix_tree` is not a prefix. `is_leaf` applies to both trees.
+    ValueError when `prefix_tree` is not a prefix. `is_leaf` applies to `prefix_tree` alone.
     Example: ``broadcast_prefix((1, 2), (10, [20, 30]))`` is ``[1, 2, 2]``.
     """
     leaves, treedef = flatten(prefix_tree, is_leaf)
@@ -37,7 +37,7 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -
         raise_prefix_error(prefix_tree, full_tree, is_leaf, "broadcast_prefix prefix_tree", err)
     out: list[Any] = []
     for leaf, subtree in zip(leaves, subtrees, strict=True):
-        out += [leaf] * len(flatten_leaves(subtree, is_leaf))
+        out += [leaf] * len(flatten_leaves(subtree))
     return out
 
 

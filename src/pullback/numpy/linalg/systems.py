@@ -13,8 +13,9 @@ from ...primitives import linalg as lax_linalg
 from ...primitives.common import as_int
 from ...primitives.manual import vary_alike
 from .. import creation, manipulation, ranges
+from ..core_axes import check_core
 from ..util import canonical_axes, check_arraylike
-from .common import inexact, mm, square_size
+from .common import inexact, mm
 
 
 def _solve(a: Any, b: Any) -> Any:
@@ -48,24 +49,21 @@ def solve(a: Any, b: Any) -> Any:
     Raises ValueError for shapes that do not fit. A singular matrix gives inf or NaN.
     """
     a, b = inexact("solve", a, b)
-    n = square_size("solve", a)
-    shape = typeof(b).shape
-    if not shape:
+    if typeof(a).ndim < 2:
         raise ValueError(
-            f"input with shape () does not have enough dimensions: solve needs b of shape ({n},) "
-            f"or (..., {n}, k)"
+            "left hand array must be at least two dimensional: solve got a of shape "
+            f"{typeof(a).shape}"
         )
+    shape, n = typeof(b).shape, typeof(a).shape[-1]
     if len(shape) == 1:
-        if shape[0] != n:
-            raise ValueError(
-                f"inconsistent size: solve got a of shape {typeof(a).shape} and b of shape {shape}"
-            )
+        check_core("solve", "(m,m),(m)->(m)", a, b)
         return _solve(a, b[:, None])[..., 0]
-    if shape[-2] != n:
+    if len(shape) == typeof(a).ndim - 1 and shape[-1] == n and shape[-2] != n:
         raise ValueError(
             f"Invalid shapes for solve: {typeof(a).shape}, {shape}. A stack of vectors must be "
             "given as solve(a, b[..., None]).squeeze(-1)."
         )
+    check_core("solve", "(m,m),(m,n)->(m,n)", a, b)
     return _solve(a, b)
 
 

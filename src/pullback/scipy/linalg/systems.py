@@ -11,29 +11,27 @@ from ... import dtypes, numpy as jnp
 from ...api.jit import jit
 from ...core.avals import typeof
 from ...numpy import linalg as np_linalg
-from ...numpy.linalg.common import adjoint, mm, square_size
+from ...numpy.core_axes import check_core
+from ...numpy.linalg.common import adjoint, mm
 from ...primitives import linalg as lax_linalg
 from .common import arrays, from_lists, in_stacks
 from .factor import cho_factor, schur
 
 
-def _as_columns(b: Any, like: Any) -> tuple[Any, bool]:
-    """A vector, or a stack of them, as matrices of one column, and whether it was one."""
-    if not typeof(b).ndim:
-        raise ValueError(
-            f"b of shape () does not have enough dimensions for a matrix of shape "
-            f"{typeof(like).shape}. Fix: a vector or a matrix."
-        )
-    shape, m = typeof(b).shape, typeof(like).shape[-1]
-    vector = len(shape) == 1 or (len(shape) == typeof(like).ndim - 1 and shape[-1] == m)
+def _as_columns(name: str, a: Any, b: Any) -> tuple[Any, bool]:
+    """A vector, or a stack of them, as matrices of one column, and whether it was one. ValueError
+    unless it fits the square matrices `a`."""
+    shape, m = typeof(b).shape, typeof(a).shape[-1:]
+    vector = len(shape) == 1 or (len(shape) == typeof(a).ndim - 1 and shape[-1:] == m)
+    axes = "(n)" if vector else "(n,k)"
+    check_core(name, f"(n,n),{axes}->{axes}", a, b)
     return (b[..., None] if vector else b), vector
 
 
 @functools.partial(jit, static_argnames=("lower",))
 def _cho_solve(c: Any, b: Any, lower: bool) -> Any:
     c, b = from_lists(c, b)
-    square_size("cho_solve", c)
-    b, vector = _as_columns(b, c)
+    b, vector = _as_columns("cho_solve", c, b)
     batch = jnp.broadcast_shapes(typeof(c).shape[:-2], typeof(b).shape[:-2])
     c = jnp.broadcast_to(c, (*batch, *typeof(c).shape[-2:]))
     b = jnp.broadcast_to(b, (*batch, *typeof(b).shape[-2:]))
@@ -87,15 +85,9 @@ def lu_solve(
     if trans not in (0, 1, 2):
         raise ValueError(f"'trans' value must be 0, 1, or 2, got {trans}")
     lu, b = from_lists(lu, b)
-    square_size("lu_solve", lu)
+    b, vector = _as_columns("lu_solve", lu, b)
     m = typeof(lu).shape[-2]
     permutation = lax_linalg.lu_pivots_to_permutation(jnp.asarray(pivots), m)
-    b, vector = _as_columns(b, lu)
-    if typeof(b).shape[-2] != m:
-        raise ValueError(
-            f"inconsistent size for core dimension 'n': {typeof(b).shape[-2]} vs {m}: lu_solve got "
-            f"b of shape {typeof(b).shape} for a matrix of {m} rows"
-        )
     batch = jnp.broadcast_shapes(typeof(lu).shape[:-2], typeof(b).shape[:-2])
     lu = jnp.broadcast_to(lu, (*batch, m, m))
     b = jnp.broadcast_to(b, (*batch, *typeof(b).shape[-2:]))
@@ -125,11 +117,10 @@ def lu_solve(
 @functools.partial(jit, static_argnames=("trans", "lower", "unit_diagonal"))
 def _solve_triangular(a: Any, b: Any, trans: Any, lower: bool, unit_diagonal: bool) -> Any:
     a, b = from_lists(a, b)
-    square_size("solve_triangular", a)
     if trans not in (0, "N", 1, "T", 2, "C"):
         raise ValueError(f"Invalid 'trans' value {trans}")
     transpose, conj = trans in (1, "T", 2, "C"), trans in (2, "C")
-    b, vector = _as_columns(b, a)
+    b, vector = _as_columns("solve_triangular", a, b)
     batch = jnp.broadcast_shapes(typeof(a).shape[:-2], typeof(b).shape[:-2])
     a = jnp.broadcast_to(a, (*batch, *typeof(a).shape[-2:]))
     b = jnp.broadcast_to(b, (*batch, *typeof(b).shape[-2:]))

@@ -17,6 +17,7 @@ from ...numpy.util import (
     check_arraylike,
     check_ranks,
     promote_dtypes_inexact,
+    promoted,
     to_type,
     wide_ints_as_floats,
 )
@@ -34,7 +35,8 @@ def known(convert: Callable[[Any], Any], x: Any, argument: str, name: str) -> An
 def inexact(name: str, *args: Any) -> list[Any]:
     """The arguments as float or complex arrays of one dtype."""
     check_arraylike(name, *args)
-    return [jnp.asarray(x) for x in promote_dtypes_inexact(*wide_ints_as_floats(*args))]
+    found = promoted(name, promote_dtypes_inexact, wide_ints_as_floats(*args))
+    return [jnp.asarray(x) for x in found]
 
 
 def aligned(name: str, *args: Any) -> list[Any]:

@@ -25,10 +25,10 @@ def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
     """
     k, n, a, b, loc = strong("betabinom.logpmf", k, n, a, b, loc, like=(0, 4))
     y = jnp.floor(k) - loc
-    inside = (y >= 0) & (y <= n)
+    inside = ~((y < 0) | (y > n))
     y = jnp.where(inside, y, 0)
     log = -jnp.log1p(n) - betaln(n - y + 1, y + 1) + betaln(y + a, n - y + b) - betaln(a, b)
-    log = jnp.where(inside, log, jnp.where(jnp.isnan(k), np.nan, -np.inf))
+    log = jnp.where(inside, log, -np.inf)
     return jnp.where((n >= 0) & (a > 0) & (b > 0), log, np.nan)
 
 

@@ -57,7 +57,7 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.393, dtype=float32, weak_type=True)
     """
     x, loc, scale = ordered("expon.cdf", x, loc, scale)
-    return -jnp.expm1(_minus_z(x, loc, scale))
+    return 0 - jnp.expm1(_minus_z(x, loc, scale))  # not -0 below loc
 
 
 def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:

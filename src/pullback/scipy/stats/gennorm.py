@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ... import numpy as jnp
 from ..special.basic import inexact
 from ..special.gammas import gammaincc, gammaln
@@ -48,7 +50,7 @@ def cdf(x: Any, beta: Any) -> Any:
     """
     x, beta = inexact("gennorm.cdf", x, beta)
     above = 0.5 * gammaincc(1 / beta, jnp.abs(x) ** beta)
-    return jnp.where(x < 0, above, 1 - above)
+    return jnp.where(beta > 0, jnp.where(x < 0, above, 1 - above), np.nan)
 
 
 __all__ = ["cdf", "logpdf", "pdf"]

@@ -23,10 +23,10 @@ def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
     """
     k, n, p, loc = strong("nbinom.logpmf", k, n, p, loc)
     y = k - loc
-    inside = y >= 0
+    inside = ~(y < 0)
     y = jnp.where(inside, y, 0)
     log = gammaln(y + n) - gammaln(y + 1) - gammaln(n) + xlogy(n, p) + xlog1py(y, -p)
-    return jnp.where(inside, log, jnp.where(jnp.isnan(k), np.nan, -np.inf))
+    return jnp.where(inside, log, -np.inf)
 
 
 def pmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:

@@ -14,7 +14,7 @@ def log_probability(p: Any, q: Any) -> Any:
     alone: where that is 0, an infinite one of q would make it NaN.
     """
     low = ~(p > 0.5) | jnp.isnan(q)
-    return jnp.where(low, jnp.log(jnp.where(low, p, 1)), jnp.log1p(-jnp.where(low, 0, q)))
+    return jnp.where(low, jnp.log(jnp.where(low, p, 1)), jnp.log1p(0 - jnp.where(low, 0, q)))
 
 
 log_probability.defjvps(lambda t, out, p, q: t / p, None)

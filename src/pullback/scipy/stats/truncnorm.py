@@ -49,7 +49,7 @@ def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     z = (x - loc) / scale
     value = norm.logpdf(x, loc, scale) - _log_mass(a, b)
     value = jnp.where((z < a) | (z > b), -np.inf, value)
-    return jnp.where(a >= b, np.nan, value)
+    return jnp.where(a < b, value, np.nan)
 
 
 def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -92,7 +92,7 @@ def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     near = value > -0.1
     value = jnp.where(near, jnp.log1p(-jnp.exp(jnp.where(near, missing, -1))), value)
     value = jnp.where(z >= b, 0, jnp.where(z <= a, -np.inf, value))
-    return jnp.where((a >= b) | jnp.isnan(z), np.nan, value)
+    return jnp.where((a < b) & ~jnp.isnan(z), value, np.nan)
 
 
 @jit

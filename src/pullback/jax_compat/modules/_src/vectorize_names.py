@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from .... import lax
-from ....numpy import vectorizing
-from ....numpy.vectorizing import parse_signature as _parse_gufunc_signature
+from ....numpy import core_axes
+from ....numpy.core_axes import parse_signature as _parse_gufunc_signature
 
 __all__ = ["_parse_gufunc_signature"]
 
@@ -45,7 +45,7 @@ def _parse_input_dimensions(
             f"wrong number of positional arguments: expected {len(input_core_dims)}, got "
             f"{len(args)} {error_context}"
         )
-    loops, sizes = vectorizing.sizes_of(args, input_core_dims, error_context)
+    loops, sizes = core_axes.sizes_of(args, input_core_dims, error_context)
     return lax.broadcast_shapes(*loops), sizes
 
 
@@ -59,8 +59,6 @@ def _check_output_dims(
 
     def checked(*args: Any) -> Any:
         sizes = dict(dim_sizes)  # what one call's results add to them binds no other call
-        return vectorizing.check_outputs(func, expected_output_core_dims, sizes, error_context)(
-            *args
-        )
+        return core_axes.check_outputs(func, expected_output_core_dims, sizes, error_context)(*args)
 
     return checked
