@@ -32,7 +32,7 @@ from . import (
     ufuncs_more,
 )
 from .sorting import lexsort
-from .util import canonical_axis, check_arraylike, literal, promote_dtypes, to_type
+from .util import canonical_axis, check_arraylike, literal, promote_dtypes, shown_as, to_type
 
 
 def _value(x: Any) -> Any:
@@ -79,6 +79,7 @@ def _unique_sorted_mask(ar: Any, axis: int, equal_nan: bool) -> Any:
 
 
 @functools.partial(jit, static_argnames=("equal_nan",))
+@shown_as("_unique_sorted_mask")
 def _sorted_values(ar: Any, equal_nan: bool) -> Any:
     """The same for values alone: equal ones need no order, so that no permutation is made."""
     rows = sorting.sort(ar)
@@ -327,10 +328,8 @@ def isin(
     shape = typeof(a).shape
     a, b = manipulation.ravel(a), manipulation.ravel(b)
     n, m = typeof(a).shape[0], typeof(b).shape[0]
-    if not n or not m:
-        return creation.full(shape, invert, bool)
     large = method in ("binary_search", "sort") or (method == "auto" and n * m > 2**18 and m > 64)
-    out = (_in_sorted if large else _in1d)(a, b, invert)
+    out = (_in_sorted if large and m else _in1d)(a, b, invert)
     return manipulation.reshape(out, shape)
 
 
@@ -437,6 +436,10 @@ def setxor1d(
     Array([1, 3], dtype=int32)
     """
     a, b = _pair("setxor1d", ar1, ar2, size)
+    return (_setxor1d if size is None else _setxor1d_size)(a, b, assume_unique, size, fill_value)
+
+
+def _setxor1d(a: Any, b: Any, assume_unique: bool, size: int | None, fill_value: Any) -> Any:
     if assume_unique:  # what equals no neighbour, whatever the caller promised
         values = sorting.sort(joining.concatenate([a, b]))
         end = creation.ones((min(1, typeof(values).shape[0]),), bool)
@@ -458,6 +461,9 @@ def setxor1d(
     real = ranges.arange(size) < reductions.sum(alone)
     # Sorted: the least is the first, 0 if none is.
     return _filled(found, real, found[0] if fill_value is None else fill_value)
+
+
+_setxor1d_size = jit(shown_as("_setxor1d_size")(_setxor1d), static_argnums=(2, 3))
 
 
 def intersect1d(
@@ -491,12 +497,19 @@ def intersect1d(
                 creation.asarray(second.astype(default_int())),
             )
         return values
+    values, *indices = _intersect1d_size(a, b, size, return_indices, fill_value)
+    return (values, *indices) if return_indices else values
+
+
+@functools.partial(jit, static_argnums=(2, 3))
+def _intersect1d_size(a: Any, b: Any, size: int, return_indices: bool, fill_value: Any) -> Any:
+    """(values, and their places in both arrays if these are asked for)."""
     n, m = typeof(a).shape[0], typeof(b).shape[0]
     a = convert_weak(a, typeof(a).dtype, False)
     if not (n and m and size):
         none = [lax.full((size,), k, default_int()) for k in (n, m)]
         values = _filled(lax.full_like(a, 0, shape=(size,)), False, fill_value)
-        return (values, *none) if return_indices else values
+        return (values, *none)
     rows, new, order = _unique_sorted_mask(a, 0, True)
     mask = isin(rows, b) & new
     places = nonzeros.nonzero(mask, size=size)[0]
@@ -505,7 +518,7 @@ def intersect1d(
     least = choosing.where(real[0], found[0], literal(found, 0))
     values = _filled(found, real, least if fill_value is None else fill_value)
     if not return_indices:
-        return values
+        return (values,)
     b_rows, _, b_order = _unique_sorted_mask(b, 0, True)
     where_b = b_order[ufuncs_more.clip(sorting.searchsorted(b_rows, found), 0, max(m - 1, 0))]
     return (

@@ -6,16 +6,19 @@ call's numbers depend on its shape, as JAX's do.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
+from ..api.jit import jit
 from ..api.placement import lay_out
 from ..control.scan import scan
 from ..control.while_loop import while_loop
 from ..core.avals import typeof
+from ..numpy.comparison import isinf
 from ..numpy.selecting import select_where
 from ..numpy.taking import take
 from ..numpy.util import check_arraylike, promote_dtypes_inexact, to_type
@@ -285,10 +288,6 @@ def _binomial_rejection(key: Any, n: Any, p: Any, shape: Any, dtype: Any) -> Any
     return while_loop(more, step, start)[1]
 
 
-def _is_inf(x: Any, dtype: Any) -> Any:
-    return eq(lax_abs(x), scalar(np.inf, dtype))
-
-
 def _binomial_values(key: Any, n: Any, p: Any, shape: Any, dtype: Any) -> Any:
     """Binomial numbers for arrays n and p of the result's shape and dtype."""
 
@@ -298,7 +297,7 @@ def _binomial_values(key: Any, n: Any, p: Any, shape: Any, dtype: Any) -> Any:
     flipped = lt(p, c(0.5))
     p = select_n(flipped, sub(c(1), p), p)  # now at most a half
     bad_n = bitwise_or(ne(n, n), lt(n, c(0)))
-    infinite = _is_inf(n, dtype)
+    infinite = isinf(n)
     bad_p, negative_p = ne(p, p), lt(p, c(0))
     p = _where(bitwise_or(bad_p, negative_p), c(0.01), p)
     few = bitwise_or(bad_n, le(mul(n, p), c(10)))
@@ -335,7 +334,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     return _binomial(typed, n, p, shape=result_shape("binomial", shape, n, p), dtype=d)
 
 
-@static_jit("shape", "dtype")
+@functools.partial(jit, static_argnames=("shape", "dtype"), inline=True)
 def _binomial(key: Any, n: Any, p: Any, shape: Any, dtype: Any) -> Any:
     # Drawn in the parameters' own dtype.
     n, p = spread(n, shape), spread(p, shape)

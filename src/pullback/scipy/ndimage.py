@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import dtypes, lax, numpy as jnp
+from ..api.jit import jit
 from ..core.avals import typeof
 from ..numpy.util import check_arraylike
 
@@ -91,6 +92,11 @@ def map_coordinates(
             f"jax.scipy.ndimage.map_coordinates currently requires order<=1, got order={order}. "
             "Fix: order=1 interpolates linearly, order=0 takes the nearest element."
         )
+    return _map_coordinates(image, tuple(points), fill, order, mode)
+
+
+@functools.partial(jit, static_argnums=(3, 4))
+def _map_coordinates(image: Any, points: tuple[Any, ...], fill: Any, order: int, mode: str) -> Any:
     weights_of = _nearest if order == 0 else _linear
     edge = _EDGES[mode]
     per_axis = []

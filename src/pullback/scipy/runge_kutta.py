@@ -115,10 +115,6 @@ def scaled(factor: Any, values: Any) -> Any:
     return tree.map(lambda x: jnp.asarray(factor).astype(jnp.asarray(x).dtype) * x, values)
 
 
-def _norm(x: Any) -> Any:
-    return jnp.sqrt(jnp.sum(abs2(x)))
-
-
 def initial_step_size(fun: Any, t0: Any, y0: Any, order: int, rtol: Any, atol: Any, f0: Any) -> Any:
     """A first step for which an Euler step changes little.
 
@@ -133,11 +129,11 @@ def initial_step_size(fun: Any, t0: Any, y0: Any, order: int, rtol: Any, atol: A
     """
     dtype = y0.dtype
     scale = atol + jnp.abs(y0) * rtol
-    d0, d1 = _norm(y0 / scale.astype(dtype)), _norm(f0 / scale.astype(dtype))
+    d0, d1 = (jnp.linalg.norm(x / scale.astype(dtype)) for x in (y0, f0))
     h0 = jnp.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6, 0.01 * d0 / d1)
     y1 = y0 + h0.astype(dtype) * f0
     f1 = fun(y1, t0 + h0)
-    d2 = _norm((f1 - f0) / scale.astype(dtype)) / h0
+    d2 = jnp.linalg.norm((f1 - f0) / scale.astype(dtype)) / h0
     largest = jnp.maximum(d1, d2)
     h1 = jnp.where(
         largest <= 1e-15,

@@ -9,6 +9,7 @@ import numpy as np
 from ... import lax
 from ...api.jit import jit
 from ...core.avals import typeof
+from ...lax.jitted import lu_solve
 from ...primitives import linalg as lax_linalg
 from ...primitives.common import as_int
 from ...primitives.manual import vary_alike
@@ -31,8 +32,8 @@ def _solve(a: Any, b: Any) -> Any:
     return lax.custom_linear_solve(
         lambda x: mm(a, x),
         b,
-        solve=lambda _, y: lax_linalg.lu_solve(lu, permutation, y),
-        transpose_solve=lambda _, y: lax_linalg.lu_solve(lu, permutation, y, trans=1),
+        solve=lambda _, y: lu_solve(lu, permutation, y, 0),
+        transpose_solve=lambda _, y: lu_solve(lu, permutation, y, 1),
     )
 
 

@@ -12,6 +12,7 @@ from ...api.jit import jit
 from ...core.avals import typeof
 from ...numpy import linalg as np_linalg
 from ...numpy.linalg.common import adjoint, mm
+from ...numpy.util import shown_as
 from ...primitives import linalg as lax_linalg
 from .common import arrays, from_lists, in_stacks
 
@@ -89,6 +90,11 @@ def lu(
            [0., 1.]], dtype=float32))
     """
     (a,) = from_lists(a)
+    return _lu(a, permute_l)
+
+
+@functools.partial(jit, static_argnums=1)
+def _lu(a: Any, permute_l: bool) -> Any:
     packed, _, permutation = lax_linalg.lu(a)
     dtype = typeof(packed).dtype
     m, n = typeof(a).shape[-2:]
@@ -305,6 +311,8 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
     return t, z
 
 
+@jit
+@shown_as("_rsf2csf_2d")
 def _triangular_form(T: Any, Z: Any) -> tuple[Any, Any]:
     n, kind = typeof(T).shape[-1], typeof(T).dtype
     eps = float(np.finfo(kind).eps)
@@ -404,6 +412,11 @@ def polar(
         raise ValueError("The argument `side` must be either 'right' or 'left'.")
     if method not in ("qdwh", "svd"):
         raise ValueError(f"Unknown polar decomposition method {method}.")
+    return _polar_2d(a, side)  # type: ignore[no-any-return]
+
+
+@functools.partial(jit, static_argnums=1)
+def _polar_2d(a: Any, side: str) -> tuple[Any, Any]:
     w, s, vh = np_linalg.svd(a, full_matrices=False)
     s = s.astype(typeof(a).dtype)[..., None, :]
     u = mm(w, vh)

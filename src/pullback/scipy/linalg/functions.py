@@ -17,6 +17,7 @@ from ...control.while_loop import fori_loop
 from ...core.avals import typeof
 from ...numpy import linalg as np_linalg
 from ...numpy.linalg.common import adjoint, mm
+from ...numpy.util import shown_as
 from ...primitives.common import as_int
 from .common import arrays
 from .factor import schur
@@ -105,25 +106,38 @@ _THETA = {
 }
 
 
-def _expm(a: Any, upper_triangular: bool, max_squarings: int) -> Any:
+@jit
+@shown_as("_calc_P_Q")
+def _quotient(a: Any) -> tuple[Any, Any, Any]:
+    """Matrices (P, Q) with exp(a) = (Q^-1 P)^(2^n), and n before it is rounded up."""
     real = np.zeros((), typeof(a).dtype).real.dtype
     theta = _THETA.get(real, _THETA[np.dtype("float32")])
-    norm = jnp.max(jnp.sum(jnp.abs(a), axis=-2))
-    top = max(theta)
-    squarings = jnp.maximum(0, jnp.ceil(jnp.log2(norm / theta[top])))
+    norm = np_linalg.norm(a, 1)
+    needed = jnp.log2(norm / theta[max(theta)])
+    squarings = jnp.maximum(0, jnp.ceil(needed))
     squarings = jnp.where(jnp.isfinite(squarings), squarings, 0)
     scaled = a / (2.0**squarings).astype(typeof(a).dtype)
     u, v = _pade(scaled, norm, theta)
-    p, q = u + v, v - u
+    return u + v, v - u, needed
+
+
+def _expm(a: Any, upper_triangular: bool, max_squarings: int) -> Any:
+    p, q, needed = _quotient(a)
     r = solve_triangular(q, p) if upper_triangular else np_linalg.solve(q, p)
-    steps = squarings.astype(np.int32)
+    return _squaring(r, needed, max_squarings)
+
+
+@functools.partial(jit, static_argnums=2)
+def _squaring(r: Any, needed: Any, max_squarings: int) -> Any:
+    """`r` squared as often as is needed; NaN for more than `max_squarings`."""
+    steps = jnp.ceil(jnp.where(jnp.isfinite(needed), needed, 0)).astype(np.int32)
 
     def square(k: Any, held: Any) -> Any:
         return lax.cond(k < steps, lambda x: mm(x, x), lambda x: x, held)
 
     # Half a squaring beyond `max_squarings` is rounded up for accuracy, and is not too many.
     r = fori_loop(0, max_squarings + 1, square, r)
-    return jnp.where(jnp.log2(norm / theta[top]) >= max_squarings + 1, jnp.nan, r)
+    return jnp.where(needed >= max_squarings + 1, jnp.nan, r)
 
 
 @functools.partial(jit, static_argnames=("upper_triangular", "max_squarings"))
@@ -204,7 +218,24 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
         raise ValueError("expected square array_like input")
     t, z = schur(A, output="complex")
     f = jnp.diag(func(jnp.diag(t)))
-    n = typeof(A).shape[0]
+    f, least = _parlett(t, f)
+    f = mm(mm(z, f), adjoint(z))
+    if disp:
+        return f
+    tol = jnp.finfo(typeof(f).dtype).eps
+    least = jnp.where(least == 0, tol, least)
+    err = jnp.minimum(
+        jnp.max(jnp.stack([jnp.asarray(tol), (tol / least) * np_linalg.norm(jnp.triu(t, 1), 1)])), 1
+    )
+    return f, jnp.where(jnp.any(~jnp.isfinite(f)), np.inf, err)
+
+
+@jit
+@shown_as("_algorithm_11_1_1")
+def _parlett(t: Any, f: Any) -> tuple[Any, Any]:
+    """The function of a triangular matrix, of which `f` has the diagonal, and the least distance
+    of two eigenvalues."""
+    n = typeof(t).shape[0]
     least = jnp.abs(t[0, 0])
     for p in range(1, n):
         for i in range(n - p):
@@ -218,20 +249,17 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
             gap = t[j, j] - t[i, i]
             f = f.at[i, j].set(jnp.where(gap == 0, s, s / jnp.where(gap == 0, 1, gap)))
             least = jnp.minimum(least, jnp.abs(gap))
-    f = mm(mm(z, f), adjoint(z))
-    if disp:
-        return f
-    tol = jnp.finfo(typeof(f).dtype).eps
-    least = jnp.where(least == 0, tol, least)
-    err = jnp.minimum(
-        jnp.max(jnp.stack([jnp.asarray(tol), (tol / least) * np_linalg.norm(jnp.triu(t, 1), 1)])), 1
-    )
-    return f, jnp.where(jnp.any(~jnp.isfinite(f)), np.inf, err)
+    return f, least
 
 
 @jit
 def _sqrtm(a: Any) -> Any:
     t, z = schur(a, output="complex")
+    return mm(mm(z, _sqrtm_triu(t)), adjoint(z))
+
+
+@jit
+def _sqrtm_triu(t: Any) -> Any:
     n = typeof(t).shape[0]
     root = jnp.diag(jnp.sqrt(jnp.diag(t)))
 
@@ -249,7 +277,7 @@ def _sqrtm(a: Any) -> Any:
 
     for j in range(1, n):
         root = column(j, root)
-    return mm(mm(z, root), adjoint(z))
+    return root
 
 
 def sqrtm(A: Any, blocksize: int = 1) -> Any:

@@ -245,8 +245,8 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
     k = typeof(a).shape[-1]
     full = along_last(
         lambda v: toeplitz(
-            jnp.concatenate([v, jnp.zeros(n - 1, typeof(v).dtype)]),
-            jnp.concatenate([v[:1], jnp.zeros(n - 1, typeof(v).dtype)]),
+            jnp.pad(v, (0, n - 1)),
+            jnp.pad(v[:1], (0, n - 1)),
         ),
         a,
     )

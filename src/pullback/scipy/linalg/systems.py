@@ -10,9 +10,11 @@ from typing import Any
 from ... import dtypes, numpy as jnp
 from ...api.jit import jit
 from ...core.avals import typeof
+from ...lax.jitted import lu_solve as lu_solve_permuted
 from ...numpy import linalg as np_linalg
 from ...numpy.core_axes import check_core
 from ...numpy.linalg.common import adjoint, mm
+from ...numpy.util import shown_as
 from ...primitives import linalg as lax_linalg
 from .common import arrays, from_lists, in_stacks
 from .factor import cho_factor, schur
@@ -92,25 +94,7 @@ def lu_solve(
     lu = jnp.broadcast_to(lu, (*batch, m, m))
     b = jnp.broadcast_to(b, (*batch, *typeof(b).shape[-2:]))
     permutation = jnp.broadcast_to(permutation, (*batch, m))
-    if trans == 0:
-        x = jnp.take_along_axis(b, permutation[..., None], axis=-2)
-        x = lax_linalg.triangular_solve(lu, x, left_side=True, lower=True, unit_diagonal=True)
-        x = lax_linalg.triangular_solve(lu, x, left_side=True, lower=False)
-    else:
-        conj = trans == 2
-        x = lax_linalg.triangular_solve(
-            lu, b, left_side=True, lower=False, transpose_a=True, conjugate_a=conj
-        )
-        x = lax_linalg.triangular_solve(
-            lu,
-            x,
-            left_side=True,
-            lower=True,
-            unit_diagonal=True,
-            transpose_a=True,
-            conjugate_a=conj,
-        )
-        x = jnp.take_along_axis(x, jnp.argsort(permutation, axis=-1)[..., None], axis=-2)
+    x = lu_solve_permuted(lu, permutation, b, trans)
     return x[..., 0] if vector else x
 
 
@@ -253,6 +237,8 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
     return in_stacks(functools.partial(_sylvester, tol=tol), A, B, C)
 
 
+@functools.partial(jit, static_argnames=("tol",))
+@shown_as("_solve_sylvester_2d")
 def _sylvester(A: Any, B: Any, C: Any, tol: float) -> Any:
     m, n = typeof(C).shape
     dtype = typeof(C).dtype

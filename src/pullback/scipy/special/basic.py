@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ... import dtypes, lax, numpy as jnp
+from ...api.jit import jit
 from ...control.custom_jvp import custom_jvp
 from ...core.avals import typeof
 from ...core.trace import Tracer
@@ -18,6 +20,7 @@ from ...numpy.util import (
     check_ranks,
     promote_dtypes_inexact,
     promoted,
+    shown_as,
     to_type,
     wide_ints_as_floats,
 )
@@ -416,8 +419,14 @@ _Q2 = [
 ]
 
 
-def horner(coefficients: Any, x: Any) -> Any:
+def horner(coefficients: Sequence[float], x: Any) -> Any:
     """The polynomial with these coefficients, highest power first."""
+    return _horner(tuple(coefficients), x)
+
+
+@functools.partial(jit, static_argnums=0)
+@shown_as("polyval")
+def _horner(coefficients: tuple[float, ...], x: Any) -> Any:
     y = lax.full_like(x, coefficients[0])
     for c in coefficients[1:]:
         y = y * x + lax.full_like(x, c)

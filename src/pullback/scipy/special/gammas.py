@@ -12,7 +12,7 @@ from ... import dtypes, lax, numpy as jnp
 from ...api.jit import jit
 from ...control.custom_jvp import custom_jvp
 from ...core.avals import typeof
-from ...numpy.util import check_arraylike, promotes_freely
+from ...numpy.util import check_arraylike, promotes_freely, shown_as
 from ...primitives.common import as_int
 from ...primitives.convert import convert_weak
 from .basic import horner, inexact, known, real, together
@@ -45,6 +45,7 @@ def loggamma(x: Any) -> Any:
 
 
 @jit
+@shown_as("_complex_loggamma_scipy")
 def _complex_loggamma(z: Any) -> Any:
     """In the upper half plane, and by symmetry in the lower one."""
     below = jnp.signbit(z.imag)
@@ -420,6 +421,8 @@ _B = [
 
 
 @custom_jvp
+@jit
+@shown_as("_piecewise")
 def _spence(x: Any) -> Any:
     inverted = x > 1.5
     y = jnp.where(x > 2, 1 / x, x)

@@ -114,24 +114,44 @@ def _ei_asymptotic(x: Any) -> Any:
 
 
 @jit
+@shown_as("_piecewise")
+def _e1_pieces(x: Any) -> Any:
+    """E1 of positive numbers."""
+    small = _e1_series(jnp.where(x <= 1, x, 0.5))
+    middle = jnp.where(x > 1, x, 2)
+    return jnp.where(x <= 1, small, jnp.exp(-middle) * _en_fraction(lax.full_like(x, 1), middle))
+
+
+@jit
+@shown_as("expn")
+@promotes_freely
+@_widened
+def _e1_value(x: Any) -> Any:
+    usual = (x > 0) & (x < np.inf)
+    out = jnp.where(usual, _e1_pieces(jnp.where(usual, x, 2)), jnp.where(x == 0, np.inf, 0))
+    return jnp.where((x < 0) | jnp.isnan(x), np.nan, out)
+
+
+@jit
+@shown_as("_piecewise")
+def _ei_pieces(x: Any) -> Any:
+    """Ei of finite numbers but 0."""
+    limit = 40.0
+    below = -_e1_value(jnp.where(x < 0, -x, 2))
+    near = _ei_series(jnp.where((x > 0) & (x <= limit), x, 1))
+    far = _ei_asymptotic(jnp.where(x > limit, x, 2 * limit))
+    return jnp.where(x < 0, below, jnp.where(x <= limit, near, far))
+
+
+@jit
 @shown_as("expi")
 @promotes_freely
 @_widened
 def _expi_value(x: Any) -> Any:
-    negative = x < 0
-    size = jnp.abs(x)
-    bad = (size == 0) | jnp.isnan(x) | jnp.isinf(x)
-    safe = jnp.where(bad, 1, size)
-    small = _e1_series(jnp.where(negative & (safe <= 1), safe, 0.5))
-    middle = jnp.where(negative & (safe > 1), safe, 2)
-    large = jnp.exp(-middle) * _en_fraction(lax.full_like(middle, 1), middle)
-    below = -jnp.where(safe <= 1, small, large)
-    limit = 40.0
-    near = _ei_series(jnp.where(~negative & (safe <= limit), safe, 1))
-    far = _ei_asymptotic(jnp.where(~negative & (safe > limit), safe, 2 * limit))
-    out = jnp.where(negative, below, jnp.where(safe <= limit, near, far))
-    out = jnp.where(size == 0, -np.inf, out)
-    out = jnp.where(jnp.isinf(x), jnp.where(negative, 0, np.inf), out)
+    zero, endless = x == 0, jnp.isinf(x)
+    out = _ei_pieces(jnp.where(zero | endless | jnp.isnan(x), 1, x))
+    out = jnp.where(zero, -np.inf, out)
+    out = jnp.where(endless, jnp.where(x < 0, 0, np.inf), out)
     return jnp.where(jnp.isnan(x), x, out)
 
 
@@ -164,7 +184,11 @@ def exp1(x: Any) -> Any:
     Array([  inf, 0.219], dtype=float32)
     """
     (x,) = real("exp1", x)
-    return jnp.where(x < 0, np.nan, -expi(-jnp.where(x < 0, 1, x)))
+    return _e1(x)
+
+
+_e1 = custom_jvp(_e1_value)
+_e1.defjvps(lambda t, out, x: t * jnp.where(x < 0, np.nan, -jnp.exp(-x) / x))
 
 
 def _expn_series(n: Any, x: Any) -> Any:
@@ -189,6 +213,15 @@ def _expn_series(n: Any, x: Any) -> Any:
 
 
 @jit
+@shown_as("_piecewise")
+def _en_pieces(n: Any, x: Any) -> Any:
+    """E_n of positive numbers."""
+    series = _expn_series(jnp.where(x <= 1, n, 1), jnp.where(x <= 1, x, 0.5))
+    middle = jnp.where(x > 1, x, 2)
+    return jnp.where(x <= 1, series, jnp.exp(-middle) * _en_fraction(n, middle))
+
+
+@jit
 @shown_as("expn")
 @promotes_freely
 @_widened
@@ -197,11 +230,7 @@ def _expn_value(n: Any, x: Any) -> Any:
     orders = (n >= 0) & (n == jnp.floor(n))
     wrong = (x < 0) | jnp.isnan(x) | jnp.isnan(n) | ((x > 0) & (x <= 1) & ~orders)
     edge = wrong | (x == 0) | jnp.isinf(x) | (n == 0)
-    x1, n1 = jnp.where(edge, 1, x), jnp.where(edge, 1, n)
-    series = _expn_series(jnp.where(x1 <= 1, n1, 1), jnp.where(x1 <= 1, x1, 0.5))
-    middle = jnp.where(x1 > 1, x1, 2)
-    fraction = jnp.exp(-middle) * _en_fraction(n1, middle)
-    out = jnp.where(x1 <= 1, series, fraction)
+    out = _en_pieces(jnp.where(edge, 1, n), jnp.where(edge, 1, x))
     out = jnp.where(n == 0, jnp.exp(-x) / x, out)
     out = jnp.where(x == 0, jnp.where(n <= 1, np.inf, 1 / jnp.where(n == 1, 1, n - 1)), out)
     out = jnp.where(jnp.isinf(x), 0, out)
@@ -258,7 +287,7 @@ def _faddeeva_upper(z: Any) -> Any:
     iz = 1j * z
     denominator = scale - iz
     ratio = (scale + iz) / denominator
-    p = horner(list(coefficients), ratio)
+    p = horner(coefficients.tolist(), ratio)
     return 2 * p / (denominator * denominator) + (1 / np.sqrt(np.pi)) / denominator
 
 
@@ -373,16 +402,15 @@ def _in_single(f: Any, x: Any) -> tuple[Any, Any]:
     return first.astype(dtype), second.astype(dtype)
 
 
-def _fresnel_phase(x: Any) -> Any:
-    """pi x^2 / 2 less whole turns, for x from 0: x^2 modulo 4, by its parts."""
+@jit
+@shown_as("sincospisquaredhalf")
+def _turned(x: Any) -> tuple[Any, Any]:
+    """The sine and cosine of pi x^2 / 2, for x from 0: of x^2 modulo 4, by its parts."""
     whole = jnp.floor(x)
     part = x - whole
-    turns = (
-        jnp.remainder(jnp.remainder(whole, 4) ** 2, 4)
-        + jnp.remainder(2 * whole * part, 4)
-        + part * part
-    )
-    return np.pi / 2 * jnp.remainder(turns, 4)
+    turns = jnp.fmod(jnp.fmod(whole, 4) ** 2, 4) + jnp.fmod(2 * whole * part, 4) + part * part
+    phase = np.pi / 2 * jnp.fmod(turns, 4)
+    return jnp.sin(phase), jnp.cos(phase)
 
 
 @functools.partial(jit, inline=True)
@@ -403,8 +431,8 @@ def _fresnel_value(x: Any) -> tuple[Any, Any]:
     far_x = jnp.where((size >= 1) & ~jnp.isinf(size), size, 1)
     root = np.sqrt(np.pi) / 2
     w = _faddeeva_upper(_complex_of(far_x, root * far_x, root * far_x))
-    phase = _fresnel_phase(far_x)
-    decay = _complex_of(far_x, jnp.cos(phase), jnp.sin(phase)) * w
+    sine, cosine = _turned(far_x)
+    decay = _complex_of(far_x, cosine, sine) * w
     both = (0.5 + 0.5j) * (1 - decay)
     s = jnp.where(size < 1, s_near, both.imag)
     c = jnp.where(size < 1, c_near, both.real)
@@ -431,8 +459,8 @@ def fresnel(x: Any) -> tuple[Any, Any]:
 @promotes_freely
 def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
-    angle = _fresnel_phase(jnp.abs(x))
-    return fresnel(x), (jnp.sin(angle) * t, jnp.cos(angle) * t)
+    sine, cosine = _turned(jnp.abs(x))
+    return fresnel(x), (sine * t, cosine * t)
 
 
 @jit

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 from ... import numpy as jnp
 from ...api.derivatives import jvp
+from ...api.jit import jit
 from ...core.avals import typeof
-from ...numpy.util import promote_args_inexact
+from ...numpy.util import promote_args_inexact, shown_as
 
 
 def _check(name: str, m: int, n: int, z: Any) -> Any:
@@ -83,6 +85,30 @@ def _real(values: Any, z: Any) -> Any:
     return jnp.where(lost & (jnp.abs(z) > 1), jnp.nan, values)
 
 
+def _outside(n: int) -> Any:
+    """Where the order is above the degree."""
+    return jnp.tri(n + 1, k=-1, dtype=bool)[..., None]
+
+
+@functools.partial(jit, static_argnums=(0, 2))
+@shown_as("_gen_associated_legendre")
+def _values(n: int, z: Any, normalized: bool) -> Any:
+    if normalized:
+        return _real(_normalized(n, z), z)
+    return _real(jnp.where(_outside(n), 0, _powers(n, z) * _polynomials(n, z)), z)
+
+
+@functools.partial(jit, static_argnums=0)
+@shown_as("_gen_derivatives")
+def _slopes(n: int, z: Any) -> Any:
+    one = (jnp.ones_like(z),)
+    p, dp = jvp(lambda z: _polynomials(n, z), (z,), one)
+    w, dw = jvp(lambda z: _powers(n, z), (z,), one)
+    # At +-1 the power's slope may be infinite where there is no function (p = 0).
+    slopes = _real(w * dp + jnp.where(p == 0, 0, dw * p), z)
+    return jnp.where(_outside(n), 0, slopes)
+
+
 def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:
     """(values, derivatives) of the associated Legendre functions of orders 0 ... m and degrees
     0 ... n at z, of one axis, each of shape (m + 1, n + 1, len(z)); m must be n. Beyond [-1, 1]
@@ -93,13 +119,7 @@ def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:
            [ 0.       , -0.8660254]], dtype=float32)
     """
     z = _check("lpmn", m, n, z)
-    one = (jnp.ones_like(z),)
-    p, dp = jvp(lambda z: _polynomials(n, z), (z,), one)
-    w, dw = jvp(lambda z: _powers(n, z), (z,), one)
-    # At +-1 the power's slope may be infinite where there is no function (p = 0).
-    none = jnp.tri(n + 1, k=-1, dtype=bool)[..., None]
-    slopes = _real(w * dp + jnp.where(p == 0, 0, dw * p), z)
-    return _real(jnp.where(none, 0, w * p), z), jnp.where(none, 0, slopes)
+    return _values(n, z, False), _slopes(n, z)
 
 
 def lpmn_values(m: int, n: int, z: Any, is_normalized: bool) -> Any:
@@ -114,10 +134,7 @@ def lpmn_values(m: int, n: int, z: Any, is_normalized: bool) -> Any:
            [ 0.   , -0.866]], dtype=float32)
     """
     z = _check("lpmn_values", m, n, z)
-    if is_normalized:
-        return _real(_normalized(n, z), z)
-    none = jnp.tri(n + 1, k=-1, dtype=bool)[..., None]
-    return _real(jnp.where(none, 0, _powers(n, z) * _polynomials(n, z)), z)
+    return _values(n, z, bool(is_normalized))
 
 
 __all__ = ["lpmn", "lpmn_values"]

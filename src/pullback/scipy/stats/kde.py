@@ -39,7 +39,7 @@ class gaussian_kde:
         if weights is None:
             (points,) = inexact("gaussian_kde", jnp.asarray(dataset))
         else:
-            points, weights = inexact("gaussian_kde", jnp.asarray(dataset), jnp.asarray(weights))
+            points, weights = inexact("gaussian_kde", jnp.asarray(dataset), jnp.atleast_1d(weights))
         self.dataset = jnp.atleast_2d(points)
         dtype = typeof(self.dataset).dtype
         if self.dataset.size <= 1:

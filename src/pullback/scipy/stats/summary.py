@@ -69,11 +69,9 @@ def mode(
 
 
 def _row_mode(row: Any) -> tuple[Any, Any]:
-    ordered = jnp.sort(row)
-    last = jnp.searchsorted(ordered, ordered, side="right")
-    first = jnp.searchsorted(ordered, ordered, side="left")
-    place = jnp.argmax(last - first)
-    return ordered[place], (last - first)[place].astype(int)
+    values, counts = jnp.unique(row, return_counts=True, size=typeof(row).shape[0])
+    place = jnp.argmax(counts)
+    return values[place], counts[place].astype(int)
 
 
 @functools.partial(jit, static_argnames=("method", "axis", "nan_policy"))
