@@ -16,6 +16,7 @@ from jax._src import (
     dtypes,
     monitoring as private_monitoring,
     pretty_printer as pp,
+    random as private_random,
     source_info_util,
     test_util as jtu,
 )
@@ -37,7 +38,8 @@ from jax._src.random.threefry2x32 import (
 from jax._src.scipy.optimize.line_search import line_search
 from jax._src.scipy.sparse.linalg import _kth_arnoldi_iteration
 from jax.experimental import sparse
-from jax.experimental.sparse import bcoo, bcsr, coo, csr, util
+from jax.experimental.key_reuse import _core as key_reuse
+from jax.experimental.sparse import _lowerings, bcoo, bcsr, coo, csr, test_util as sptu, util
 
 
 def pair_seed(seed):
@@ -426,6 +428,46 @@ class SparseTest(jtu.JaxTestCase):
         said = []
         jax.jit(lambda m: said.append(repr(m)))(x)
         self.assertEqual(said, ["DynamicJaxprTracer[BCOO(float32[5], nse=4)]"])
+
+
+class SparseCaseTest(sptu.SparseTestCase):
+    """JAX's class of tests of sparse arrays is one of its tests."""
+
+    @jtu.sample_product(dtype=_lowerings.SUPPORTED_DATA_DTYPES[::2])
+    def test_beside_dense_arrays(self, dtype):
+        sprng, rng = sptu.rand_bcoo(self.rng()), jtu.rand_default(self.rng())
+        args = lambda: [sprng((3, 4), dtype), rng((4,), dtype)]
+        product = lambda m, x: m @ x
+        self._CheckAgainstDense(product, product, args, tol=1e-5)
+        self._CompileAndCheck(product, args)
+        self.assertIn(np.complex64, sptu.MATMUL_TOL)
+
+
+class KeysTest(jtu.JaxTestCase):
+    @jax.legacy_prng_key("allow")
+    def test_signatures(self):
+        sink, source, forward = key_reuse.Sink(1), key_reuse.Source(0), key_reuse.Forward(0, 1)
+        said = key_reuse.KeyReuseSignature(forward, source, sink, key_reuse.Sink(0))
+        wanted = "KeyReuseSignature(Sink(0), Sink(1), Source(0), Forward(0, 1))"
+        self.assertEqual(repr(said), wanted)
+        mask = np.array([True, False])
+        self.assertFalse(key_reuse.Sink(0, mask).mask.flags.writeable)
+        self.assertTrue(mask.flags.writeable)
+        with self.assertRaises(ValueError):
+            sink.idx = 2
+        clone = key_reuse.function_type_signature(jax.random.clone, jax.random.key(0))
+        self.assertEqual(clone, key_reuse.key_reuse_signatures[private_random.random_clone_p])
+
+    @jax.debug_key_reuse(True)
+    def test_what_was_consumed(self):
+        key = jax.random.key(0)
+        again = jax.random.clone(key)
+        draw = jax.jit(lambda: jax.random.uniform(key))
+        draw()
+        self.assertTrue(key._consumed)
+        self.assertFalse(again._consumed)
+        with self.assertRaisesRegex(jax.errors.KeyReuseError, "jit-compiled function at index 0"):
+            draw()
 
 
 if __name__ == "__main__":

@@ -259,3 +259,18 @@ def test_many_short_real_rows_are_one_pass(n: int) -> None:
     np.testing.assert_allclose(np.asarray(got)[1], expected[1], rtol=1e-5, atol=1e-5 * n**0.5)
     closed = pb.make_jaxpr(pb.numpy.fft.rfft)(x)
     assert len(pipeline.compile_jaxpr(closed, reference_rule).kernels) == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "lengths", "said"),
+    [
+        ((14, 15), "fft", (4, 5, 6), "must have at least as many input dimensions as fft_lengths"),
+        ((2, 14, 15), "irfft", (13, 15), "must be equal to all except the last fft_length, got"),
+    ],
+)
+def test_lengths_that_do_not_fit_are_refused_in_jaxs_words(
+    shape: tuple[int, ...], kind: str, lengths: tuple[int, ...], said: str
+) -> None:
+    for module in (pb.lax, jax.lax):
+        with pytest.raises(ValueError, match=said):
+            module.fft(np.ones(shape, np.complex64), kind, lengths)

@@ -98,6 +98,12 @@ REUSED = {
     "stacked, then used": steps(lambda k: jnp.stack([k, random.key(1)]), n),
     "stacked with itself": steps(lambda k: mapped(jnp.stack([k, k]))),
     "stacked with itself in a program": steps(pullback.jit(lambda k: jnp.stack([k, k]))),
+    "tiled, and used": steps(lambda k: jnp.tile(k, 3), n, lambda k: mapped(jnp.tile(k, 3))),
+    "split into parts, then used": both(lambda ks: jnp.split(ks, 2), mapped),
+    "taken apart, then used": both(pullback.jit(lambda ks: (jnp.unstack(ks), mapped(ks)))),
+    "one of several that were moved": steps(
+        pullback.jit(lambda k: n(pullback.device_put((k, random.key(1)))[0]) + n(k))
+    ),
     "behind a barrier": steps(lambda k: n(lax.optimization_barrier(k)), n),
     "selected keys": steps(lambda k: n(jnp.where(True, k, random.key(1))), n),
     "a branch": steps(lambda k: lax.cond(True, n, lambda k: 0.0, k), n),

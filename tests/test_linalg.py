@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import jax.scipy.linalg
 import numpy as np
 import pytest
+import scipy.linalg
 
 import pullback as pb
 import pullback.scipy.linalg
@@ -296,3 +297,27 @@ def test_programs_of_hessenberg_are_jaxs(shape: tuple[int, ...], calc_q: bool) -
     assert program(pb, "f") == program(jax, "f")
     if 0 in shape[-1:]:
         assert program(pb, "i") == program(jax, "i")
+
+
+def test_the_derivative_of_pinv_makes_no_long_square() -> None:
+    """Of a matrix of two rows, or two columns, all that is computed is as long as it is."""
+    for shape in ((2, 500), (500, 2)):
+        a = normal(*shape)
+        program = pb.make_jaxpr(lambda a, t: pb.jvp(pb.numpy.linalg.pinv, (a,), (t,)))(a, a)
+        assert "500,500" not in str(program)
+    for shape in ((3, 5), (5, 3)):
+        pb.test_util.check_grads(pb.numpy.linalg.pinv, (normal(*shape),), 1, atol=0.02, rtol=0.02)
+
+
+def test_rsf2csf_of_matrices_that_are_not_quasi_triangular() -> None:
+    """As SciPy: what its rotations do not reach stays; and one program for any size."""
+    t, z = normal(5, 5), normal(5, 5)
+    for found, wanted in zip(
+        pb.scipy.linalg.rsf2csf(t, z), scipy.linalg.rsf2csf(t, z), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, atol=2e-5)
+    sizes = [
+        len(str(pb.make_jaxpr(pb.scipy.linalg.rsf2csf)(normal(n, n), normal(n, n))).splitlines())
+        for n in (4, 40)
+    ]
+    assert sizes[0] == sizes[1]

@@ -689,3 +689,37 @@ def test_a_search_out_of_steps_keeps_the_best_point():
     np.testing.assert_allclose(found.jac, slope, rtol=1e-4, atol=1e-4)
     value = np.sum((x - 1) ** 4 + np.arange(1, 4) * x**2)
     np.testing.assert_allclose(found.fun, value, rtol=1e-5)
+
+
+def test_hyp2f1_where_its_series_ends() -> None:
+    """Polynomials (a or b of 0, -1, ...), powers of 1 - x, and c at which there is no value."""
+    a = np.float32([0, 0, 1, 2, 0.5, -2, 1, 0, 0, 1])
+    b = np.float32([1, 2, 1, -2, 1, 0.5, 1, 3, 1, 1])
+    c = np.float32([1, -3, 1, 3, 0.5, 3, -1, 0, 0, 0])
+    x = np.float32([1, 1.5, 1.5, -2, 1.5, 1, 0.5, 0, -2, 0.5])
+    same(lambda s: s.hyp2f1(a, b, c, x), "scipy.special", 1e-5)
+    # JAX has inf there.
+    np.testing.assert_allclose(pullback.scipy.special.hyp2f1(-1.0, 3.0, 2.0, 1.5), -1.25)
+
+
+def test_complex_gamma_at_and_beside_its_poles() -> None:
+    special = pullback.scipy.special
+    at = np.complex64([0, -1, -2, -30])
+    for f in (special.gamma, special.loggamma):
+        assert np.isnan(np.asarray(f(at)).real).all() and np.isnan(np.asarray(f(at)).imag).all()
+    beside = np.complex64([-1 + 1e-6j, -2 - 1e-5j, -7 + 1e-4j])
+    wanted = scipy.special.loggamma(beside.astype(complex))
+    np.testing.assert_allclose(special.loggamma(beside), wanted, rtol=2e-6)
+
+
+def test_special_functions_without_jit_and_where_infinities_are_looked_for() -> None:
+    special = pullback.scipy.special
+    with pullback.disable_jit():
+        np.testing.assert_allclose(special.expi(np.float32(-0.5)), -0.559774, rtol=1e-5)
+    with pullback.debug_infs(True):
+        for f in (special.ndtri, pullback.jit(special.ndtri)):
+            assert f(0.5) == 0
+            with pytest.raises(FloatingPointError, match=r"invalid value \(inf\)"):
+                f(1.0)
+    with pytest.raises(ValueError, match="Argument `x` to sici must be real-valued"):
+        special.sici(np.complex64(1))

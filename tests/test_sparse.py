@@ -16,7 +16,7 @@ import pullback
 import pullback.numpy as jnp
 from pullback import export
 from pullback.experimental import sparse
-from pullback.experimental.sparse import transform
+from pullback.experimental.sparse import test_util, transform
 from pullback.extend import linear_util
 
 RNG = np.random.default_rng(0)
@@ -716,7 +716,7 @@ def test_derivatives_of_trees_and_of_batched_and_dense_axes() -> None:
 
 
 def test_the_class_of_tests_finds_what_differs() -> None:
-    case = sparse.test_util.SparseTestCase()
+    case = test_util.SparseTestCase()
     product = lambda m, x: m @ x
     case._CheckAgainstDense(product, product, _arguments)
     case._CheckGradsSparse(product, product, _arguments)

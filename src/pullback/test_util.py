@@ -94,7 +94,7 @@ def _close(a: Any, b: Any, atol: float, rtol: float, message: str) -> None:
 
 def _step(eps: float | None, leaves: Sequence[Any]) -> float:
     if eps is not None:
-        return eps
+        return float(eps)  # an array would be promoted with the tangents
     half = any(np.asarray(x).dtype.name in ("float16", "bfloat16") for x in leaves)
     return _HALF_STEP if half else _STEP
 

@@ -33,10 +33,11 @@ _REFUSE = frozenset("transpose rev".split())
 # Those that write keys into others: which argument they write. It is consumed, and stands in the
 # result.
 _WRITES = {"dynamic_update_slice": 1, "scatter": 2}
-# Those that consume keys and give them anew: what they give is to be used in place of what they
-# took.
-_JOINS = frozenset("concatenate stack".split())
-_BARRIER = "optimization_barrier"  # the only one that moves several arrays: each stays itself
+# Those that consume keys and give them anew, joined or in parts: what they give is to be used in
+# place of what they took.
+_JOINS = frozenset("concatenate stack split unstack".split())
+# Those that move several arrays: each stays itself.
+_EACH = frozenset(("optimization_barrier", "device_put"))
 _FIX = "Fix: split the key and use each part once, or clone it."
 
 
@@ -101,8 +102,9 @@ _MOVES: dict[str, Callable[[Sequence[Cells], Any, Any], Cells]] = {
     "broadcast_in_dim": _broadcast,
     "transpose": lambda ins, p, _: ins[0].transpose(p["permutation"]),
     "rev": lambda ins, p, _: np.flip(ins[0], p["dimensions"]),
+    "tile": lambda ins, p, _: np.tile(ins[0], p["reps"]),
     **dict.fromkeys(
-        ("squeeze", "reshape", "copy", "copy_p", "device_put"),
+        ("squeeze", "reshape", "copy", "copy_p"),
         lambda ins, p, aval: ins[0].reshape(aval.shape),
     ),
 }
@@ -181,7 +183,7 @@ class _Flow:
         elif name in _WRITES:
             self.consume(name, _WRITES[name], ins[_WRITES[name]])
             return [ins[0]]
-        elif name == _BARRIER:
+        elif name in _EACH:
             return list(ins)
         elif name in _HOLDERS:
             with _named(name, ins):
@@ -357,7 +359,9 @@ def watched(primitive: Any, args: Sequence[Any], params: Any) -> Callable[[Seque
     Raises KeyReuseError if the operation uses a key that was consumed before.
     """
     ins = [cells_of(x) for x in args]
-    before = [k for k, cells in enumerate(ins) if cells is not None and _used(cells).any()]
+    held = [v for v in params.values() if isinstance(v, ClosedJaxpr)]
+    every = [*(cells_of(c) for closed in held for c in closed.consts), *ins]
+    before = [k for k, cells in enumerate(every) if cells is not None and _used(cells).any()]
     avals, _ = primitive.abstract_eval(*map(typeof, args), **params)
     flow = _Flow()
     try:
@@ -375,7 +379,7 @@ def watched(primitive: Any, args: Sequence[Any], params: Any) -> Callable[[Seque
         raise KeyReuseError(
             f"Previously-consumed key passed to {what} at index {before[0]}. {_FIX}"
         ) from None
-    moved = primitive.name in _MOVES or primitive.name == _BARRIER
+    moved = primitive.name in _MOVES or primitive.name in _EACH
     copies = not moved or primitive.name in _COPIES
     return lambda results: _mark(results, outs, copies)
 

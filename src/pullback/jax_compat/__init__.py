@@ -197,7 +197,10 @@ _SOURCES = {
     "experimental.custom_partitioning": "jax_compat.modules._src.custom_partitioning",
     "experimental.key_reuse": "experimental.key_reuse",
     "experimental.key_reuse._core": "jax_compat.modules._src.key_reuse",
+    "experimental.sparse": "experimental.sparse",
     "experimental.sparse._base": "experimental.sparse.base",
+    "experimental.sparse._lowerings": "jax_compat.modules._src.sparse_lowerings",
+    "experimental.sparse.test_util": "jax_compat.modules._src.sparse_test_util",
 }
 _COMMONS = "pullback.jax_compat.modules._src.commons"  # what private modules take from each other
 _PACKAGES = {path.rpartition(".")[0] for path in _SOURCES} - {"_src"}

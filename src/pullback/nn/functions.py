@@ -408,9 +408,11 @@ def logsumexp(
 
 
 def _same(x: Any, y: Any) -> tuple[Any, Any]:
-    """Two arrays with one dtype and, by broadcasting, one rank."""
-    dtype = jnp.promote_types(typeof(x).dtype, typeof(y).dtype)
-    x, y = (v if typeof(v).dtype == dtype else lax.convert_element_type(v, dtype) for v in (x, y))
+    """Two arrays with the dtype of the first, a complex one perhaps whose parts are of the other's,
+    and, by broadcasting, one rank.
+    """
+    if typeof(y).dtype != typeof(x).dtype:
+        y = lax.convert_element_type(y, typeof(x).dtype)
     if typeof(x).ndim != typeof(y).ndim:
         rank = max(typeof(x).ndim, typeof(y).ndim)
         x, y = (

@@ -39,7 +39,8 @@ def _fft_aval(x: Any, *, fft_type: Any, fft_lengths: Any) -> ShapedArray:
     n = len(fft_lengths)
     if n > x.ndim:
         raise ValueError(
-            f"FFT of {n} axes of an array of {x.ndim}: shape {x.shape}, fft_lengths {fft_lengths}"
+            f"FFT input shape {x.shape} must have at least as many input dimensions as "
+            f"fft_lengths {tuple(fft_lengths)}."
         )
     lead, last = x.shape[: x.ndim - n], x.shape[x.ndim - n :]
     if fft_type == FftType.RFFT:
@@ -58,6 +59,11 @@ def _fft_aval(x: Any, *, fft_type: Any, fft_lengths: Any) -> ShapedArray:
         )
     if fft_type == FftType.IRFFT:
         want = (*fft_lengths[:-1], fft_lengths[-1] // 2 + 1)
+        if last[:-1] != want[:-1]:
+            raise ValueError(
+                f"IRFFT input shape {x.shape} minor dimensions must be equal to all except the "
+                f"last fft_length, got fft_lengths={tuple(fft_lengths)}"
+            )
         if last != want:
             raise ValueError(
                 f"IRFFT input shape {x.shape} minor dimensions must be {want} for fft_lengths "

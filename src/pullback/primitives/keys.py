@@ -201,6 +201,16 @@ class PRNGKeyArray:
     device = property(lambda self: self._base_array.device)
     committed = property(lambda self: self._base_array.committed)
     _committed = committed
+
+    @property
+    def _consumed(self) -> Any:
+        """Which keys jax_debug_key_reuse has seen in use, as a mask: True or False of all alike."""
+        cells: Any = self._cells
+        if cells is False:
+            return False
+        used = np.array([cell.used for cell in cells.flat], bool).reshape(self.shape)
+        return bool(used.all()) if used.all() or not used.any() else used
+
     is_fully_addressable = property(lambda self: self._base_array.is_fully_addressable)
     is_fully_replicated = property(lambda self: self._base_array.is_fully_replicated)
 

@@ -5,7 +5,7 @@ They are pytrees of arrays: jit, grad and vmap take them. Products cost what is 
 
 from __future__ import annotations
 
-from . import linalg as linalg, test_util as test_util, util as util
+from . import linalg as linalg, util as util
 from .ad import grad, jacfwd, jacobian, jacrev, value_and_grad
 from .api import empty, eye, todense, todense_p
 from .base import (

@@ -46,8 +46,8 @@ class BatchedDotGeneralProperties(NamedTuple):
 def iter_subsets(s: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     """Every subset of a sequence, as a tuple, the small ones first.
 
-    >>> from pullback.experimental import sparse
-    >>> list(sparse.test_util.iter_subsets([1, 2]))
+    >>> from pullback.experimental.sparse import test_util
+    >>> list(test_util.iter_subsets([1, 2]))
     [(), (1,), (2,), (1, 2)]
     """
     return itertools.chain.from_iterable(itertools.combinations(s, k) for k in range(len(s) + 1))
@@ -56,8 +56,8 @@ def iter_subsets(s: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
 def iter_sparse_layouts(shape: Sequence[int], min_n_batch: int = 0) -> Iterator[SparseLayout]:
     """Every layout of a BCOO array of this shape.
 
-    >>> from pullback.experimental import sparse
-    >>> len(list(sparse.test_util.iter_sparse_layouts((2, 3))))
+    >>> from pullback.experimental.sparse import test_util
+    >>> len(list(test_util.iter_sparse_layouts((2, 3))))
     6
     """
     for n_batch in range(min_n_batch, len(shape) + 1):
@@ -69,8 +69,8 @@ def iter_sparse_layouts(shape: Sequence[int], min_n_batch: int = 0) -> Iterator[
 def iter_bcsr_layouts(shape: Sequence[int], min_n_batch: int = 0) -> Iterator[SparseLayout]:
     """Every layout of a BCSR array of this shape: two of its axes are sparse.
 
-    >>> from pullback.experimental import sparse
-    >>> len(list(sparse.test_util.iter_bcsr_layouts((2, 3, 4))))
+    >>> from pullback.experimental.sparse import test_util
+    >>> len(list(test_util.iter_bcsr_layouts((2, 3, 4))))
     2
     """
     return (x for x in iter_sparse_layouts(shape, min_n_batch) if x.n_sparse == 2)
@@ -89,8 +89,8 @@ def rand_sparse(
     """A function of (shape, dtype) that makes random arrays of which some elements are zero: all
     but `nse`, a number or a share. `rng`: a NumPy random state.
 
-    >>> from pullback.experimental import sparse
-    >>> make = sparse.test_util.rand_sparse(np.random.RandomState(0), nse=2)
+    >>> from pullback.experimental.sparse import test_util
+    >>> make = test_util.rand_sparse(np.random.RandomState(0), nse=2)
     >>> int((make((3, 4), np.float32) != 0).sum())
     2
     """
@@ -116,8 +116,8 @@ def rand_bcoo(
 ) -> Callable[..., BCOO]:
     """A function of (shape, dtype) that makes random BCOO arrays.
 
-    >>> from pullback.experimental import sparse
-    >>> make = sparse.test_util.rand_bcoo(np.random.RandomState(0), nse=2)
+    >>> from pullback.experimental.sparse import test_util
+    >>> make = test_util.rand_bcoo(np.random.RandomState(0), nse=2)
     >>> make((3, 4), np.float32)
     BCOO(float32[3, 4], nse=2)
     """
@@ -135,8 +135,8 @@ def rand_bcsr(
 ) -> Callable[..., BCSR]:
     """A function of (shape, dtype) that makes random BCSR arrays.
 
-    >>> from pullback.experimental import sparse
-    >>> make = sparse.test_util.rand_bcsr(np.random.RandomState(0), nse=2)
+    >>> from pullback.experimental.sparse import test_util
+    >>> make = test_util.rand_bcsr(np.random.RandomState(0), nse=2)
     >>> make((3, 4), np.float32)
     BCSR(float32[3, 4], nse=2)
     """
@@ -149,8 +149,9 @@ class SparseTestCase(unittest.TestCase):
     """A test of functions of sparse arrays, beside the same functions of dense ones.
 
     >>> from pullback.experimental import sparse
+    >>> from pullback.experimental.sparse import test_util
     >>> make = lambda: [sparse.BCOO.fromdense(jnp.eye(2)), jnp.ones(2)]
-    >>> sparse.test_util.SparseTestCase()._CheckAgainstDense(jnp.matmul, lambda m, x: m @ x, make)
+    >>> test_util.SparseTestCase()._CheckAgainstDense(jnp.matmul, lambda m, x: m @ x, make)
     """
 
     def rng(self) -> np.random.RandomState:

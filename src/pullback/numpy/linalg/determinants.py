@@ -150,7 +150,7 @@ def _slogdet(a: Any) -> Any:
         odd = odd + reductions.count_nonzero(diagonal < 0, axis=-1)
         sign = creation.ones((), typeof(a).dtype)
     else:
-        sign = reductions.prod(diagonal / arithmetic.abs(diagonal), axis=-1)
+        sign = reductions.prod(diagonal / arithmetic.abs(diagonal).astype(typeof(a).dtype), axis=-1)
     sign = sign * (1 - 2 * (odd % 2)).astype(typeof(a).dtype)
     zero = reductions.any(diagonal == 0, axis=-1)
     logdet = reductions.sum(elementary.log(arithmetic.abs(diagonal)), axis=-1)
@@ -162,7 +162,8 @@ def _slogdet(a: Any) -> Any:
 def _slogdet_tangent(a: Any, da: Any, sign: Any, logdet: Any) -> Any:
     change = products.trace(_solve(a, da), axis1=-1, axis2=-2)
     if dtypes.is_complex(typeof(a).dtype):
-        return (sign, logdet), ((1j * change.imag).astype(typeof(sign).dtype) * sign, change.real)
+        turn = lax.complex(creation.zeros_like(change.imag), change.imag)
+        return (sign, logdet), (turn * sign, change.real)
     return (sign, logdet), (creation.zeros_like(sign), change)
 
 

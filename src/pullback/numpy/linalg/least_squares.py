@@ -65,11 +65,21 @@ def _pinv_jvp(primals: Any, tangents: Any) -> Any:
     a, rtol = primals
     da = tangents[0]
     p = _pinv_fixed(a, rtol)
-    left = mm(mm(p, adjoint(p)), adjoint(da))
-    dp = left - mm(mm(left, a), p) - mm(p, mm(da, p))
-    right = mm(adjoint(da), mm(adjoint(p), p))
-    dp = dp + right - mm(p, mm(a, right))
+    left = _mm3(p, adjoint(p), adjoint(da))
+    dp = left - _mm3(left, a, p) - _mm3(p, da, p)
+    right = _mm3(adjoint(da), adjoint(p), p)
+    dp = dp + right - _mm3(p, a, right)
     return p, dp
+
+
+def _mm3(x: Any, y: Any, z: Any) -> Any:
+    """x y z, by way of the smaller product: those of long and thin matrices are their short sides
+    squared, or their long ones.
+    """
+    (i, j), (k, n) = typeof(x).shape[-2:], typeof(z).shape[-2:]
+    if i * k * (j + n) <= j * n * (k + i):
+        return mm(mm(x, y), z)
+    return mm(x, mm(y, z))
 
 
 def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Any:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes, numpy as jnp
+from ... import dtypes, lax, numpy as jnp
 from ...api.jit import jit
+from ...control.while_loop import fori_loop
 from ...core.avals import typeof
 from ...numpy import linalg as np_linalg
 from ...numpy.linalg.common import adjoint, mm
@@ -314,27 +315,37 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
 @jit
 @shown_as("_rsf2csf_2d")
 def _triangular_form(T: Any, Z: Any) -> tuple[Any, Any]:
+    """One rotation for each element below the diagonal, from the last. A rotation reaches columns
+    from its own and rows up to its own: what else a general matrix has there stays, as in SciPy.
+    """
     n, kind = typeof(T).shape[-1], typeof(T).dtype
-    eps = float(np.finfo(kind).eps)
-    for m in range(n - 1, 0, -1):
-        block = T[m - 1 : m + 1, m - 1 : m + 1]
-        significant = jnp.abs(T[m, m - 1]) > eps * (jnp.abs(T[m - 1, m - 1]) + jnp.abs(T[m, m]))
-        half_trace, determinant = (
-            (block[0, 0] + block[1, 1]) / 2,
-            block[0, 0] * block[1, 1] - block[0, 1] * block[1, 0],
-        )
-        root = jnp.sqrt(half_trace * half_trace - determinant)
-        mu = half_trace + root - block[1, 1]
-        r = jnp.sqrt(jnp.abs(mu) ** 2 + jnp.abs(T[m, m - 1]) ** 2)
-        r = jnp.where(r == 0, 1, r)
-        c, s = mu / r, T[m, m - 1] / r
-        g = jnp.stack([jnp.stack([jnp.conj(c), s]), jnp.stack([-s, c])]).astype(kind)
-        t = T.at[m - 1 : m + 1, :].set(mm(g, T[m - 1 : m + 1, :]))
-        t = t.at[:, m - 1 : m + 1].set(mm(t[:, m - 1 : m + 1], adjoint(g)))
-        z = Z.at[:, m - 1 : m + 1].set(mm(Z[:, m - 1 : m + 1], adjoint(g)))
-        T, Z = jnp.where(significant, t, T), jnp.where(significant, z, Z)
-        T = T.at[m, m - 1].set(0)
-    return jnp.triu(T), Z
+    eps, at = float(np.finfo(kind).eps), jnp.arange(n)
+
+    def turn(step: Any, state: Any) -> Any:
+        T, Z = state
+        m = n - 1 - step
+        k = m - 1
+        block = lax.dynamic_slice(T, (k, k), (2, 2))
+        below = block[1, 0]
+        significant = jnp.abs(below) > eps * (jnp.abs(block[0, 0]) + jnp.abs(block[1, 1]))
+        mu = np_linalg.eigvals(block)[0] - block[1, 1]
+        r = jnp.hypot(jnp.abs(mu), jnp.abs(below))
+        r = jnp.where(r == 0, 1, r).astype(kind)
+        c, s = mu / r, below / r
+        g = jnp.stack([jnp.stack([jnp.conj(c), s]), jnp.stack([-s, c])])
+        g = jnp.where(significant, g, jnp.eye(2, dtype=kind))
+        rows = lax.dynamic_slice(T, (k, 0), (2, n))
+        rows = jnp.where(at[None] >= k, mm(g, rows), rows)
+        T = lax.dynamic_update_slice(T, rows, (k, 0))
+        columns = lax.dynamic_slice(T, (0, k), (n, 2))
+        columns = jnp.where(at[:, None] <= m, mm(columns, adjoint(g)), columns)
+        columns = jnp.where((at[:, None] == m) & (jnp.arange(2)[None] == 0), 0, columns)
+        T = lax.dynamic_update_slice(T, columns, (0, k))
+        turned = mm(lax.dynamic_slice(Z, (0, k), (n, 2)), adjoint(g))
+        return T, lax.dynamic_update_slice(Z, turned, (0, k))
+
+    T, Z = fori_loop(0, max(n - 1, 0), turn, (T, Z))
+    return T, Z
 
 
 @functools.partial(jit, static_argnames=("eigvals_only", "select", "select_range", "tol"))

@@ -463,8 +463,9 @@ def _ndtri(p: Any) -> Any:
     far = first - horner(_P2, r) / horner(_Q2, r) * r
     x = jnp.where(q > tail, middle, jnp.where(z >= 8.0, far, near))
     x = jnp.where(high, x, -x)
-    infinity = lax.full_like(p, np.inf)
-    x = jnp.where(p == 0, -infinity, jnp.where(p == 1, infinity, x))
+    # Constants, which jax_debug_infs does not find: no operation gives them.
+    below, above = lax.full_like(p, -np.inf), lax.full_like(p, np.inf)
+    x = jnp.where(p == 0, below, jnp.where(p == 1, above, x))
     return jnp.where((p < 0) | (p > 1) | jnp.isnan(p), lax.full_like(p, np.nan), x)
 
 

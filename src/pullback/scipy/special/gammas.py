@@ -59,9 +59,19 @@ def _complex_loggamma(z: Any) -> Any:
     series = horner(_STIRLING, 1 / (w * w)) / w
     value = (w - 0.5) * jnp.log(w) - w + 0.5 * math.log(2 * math.pi) + series - steps
     # Gamma(z) Gamma(1 - z) = pi / sin(pi z), with the sine's logarithm continuous above the axis.
-    sine = -1j * np.pi * z + (0.5j * np.pi - math.log(2)) + jnp.log(1 - jnp.exp(2j * np.pi * z))
+    sine = -1j * np.pi * z + (0.5j * np.pi - math.log(2)) + jnp.log(_one_less_turn(z))
     value = jnp.where(left, math.log(math.pi) - sine - value, value)
-    return jnp.where(below, jnp.conj(value), value)
+    value = jnp.where(below, jnp.conj(value), value)
+    pole = (z.imag == 0) & (z.real <= 0) & (z.real == jnp.floor(z.real))
+    return jnp.where(pole, complex(np.nan, np.nan), value)
+
+
+def _one_less_turn(z: Any) -> Any:
+    """1 - exp(2 pi i z), also where that is small: beside the integers."""
+    angle = 2 * np.pi * (z.real - jnp.round(z.real))
+    size = jnp.exp(-2 * np.pi * z.imag)
+    rest = size * 2 * jnp.sin(angle / 2) ** 2 - jnp.expm1(-2 * np.pi * z.imag)
+    return lax.complex(rest, -size * jnp.sin(angle))
 
 
 @jit

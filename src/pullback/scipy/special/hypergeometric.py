@@ -141,7 +141,35 @@ def _hyp2f1_value(a: Any, b: Any, c: Any, x: Any) -> Any:
     )
     out = jnp.where(one, jnp.where(excess > 0, at_one, np.inf), out)
     out = jnp.where(beyond, np.inf, out)
-    return jnp.where(negative, (1 - x) ** (-a) * out, out)
+    out = jnp.where(negative, (1 - x) ** (-a) * out, out)
+    return _hyp2f1_finite(a, b, c, x, out)
+
+
+def _hyp2f1_finite(a: Any, b: Any, c: Any, x: Any, out: Any) -> Any:
+    """`out`, but where the series ends: at a or b of 0, -1, -2, ... it is a polynomial, which has
+    values beyond 1, too; at such a c it has none, unless it ended before.
+    """
+    degree = jnp.minimum(_degree(a), _degree(b))
+    last = _degree(c)
+    ends = degree < last
+    whole = ends & ((jnp.abs(x) > 0.9) | (last < np.inf))
+
+    def ratio(k: Any) -> Any:
+        above = (a + k) * (b + k)
+        return jnp.where(above == 0, 0, above / jnp.where(above == 0, 1, (c + k) * (k + 1)))
+
+    polynomial = _series(ratio, jnp.where(whole, x, 0))
+    out = jnp.where(whole, polynomial, out)
+    power = jnp.where(a == c, b, a)  # of 1 - x, where the other parameter and c are one
+    as_power = (x > 1) & ((a == c) | (b == c)) & (power == jnp.round(power))
+    out = jnp.where(as_power, jnp.where(as_power, 1 - x, 1) ** -power, out)
+    out = jnp.where((last < np.inf) & ~ends | (c == 0), np.inf, out)
+    return jnp.where(x == 0, 1, out)
+
+
+def _degree(a: Any) -> Any:
+    """n where `a` is -n, else infinity."""
+    return jnp.where((a <= 0) & (a == jnp.floor(a)), -a, np.inf)
 
 
 def _reciprocal_gamma(x: Any) -> Any:

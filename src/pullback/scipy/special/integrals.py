@@ -80,7 +80,7 @@ def _en_fraction(n: Any, x: Any) -> Any:
     terms = 120 if typeof(x).dtype == np.float64 else 24
 
     def step(k: Any, tail: Any) -> Any:
-        after = (terms - k).astype(typeof(x).dtype)
+        after = lax.convert_element_type(terms - k, typeof(x).dtype)  # an int without jit
         return x + n + 2 * (after - 1) - after * (n - 1 + after) / tail
 
     return 1 / fori_loop(0, terms, step, x + n + 2 * terms)
@@ -516,7 +516,11 @@ def sici(x: Any) -> tuple[Any, Any]:
     >>> special.sici(1.)[0].round(3)
     Array(0.946, dtype=float32)
     """
-    (x,) = real("sici", x)
+    (x,) = inexact("sici", x)
+    if dtypes.is_complex(typeof(x).dtype):
+        raise ValueError(
+            f"Argument `x` to sici must be real-valued. Got dtype {typeof(x).dtype.name}."
+        )
     return _in_single(_sici_value, x)
 
 

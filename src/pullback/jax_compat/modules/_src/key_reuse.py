@@ -21,10 +21,17 @@ from .hashable_array import HashableArray
 class _End:
     """A place among the arguments or results, with the mask of the keys that are meant."""
 
+    idx: int
+    mask: Any
+
     def __init__(self, idx: int, mask: Any = True) -> None:
-        self.idx = idx
-        every = np.asarray(mask, bool)
-        self.mask: Any = bool(every.all()) if every.all() or not every.any() else every
+        every = np.array(mask, bool)
+        every.flags.writeable = False
+        whole = every.all() or not every.any()
+        self.__dict__.update(idx=idx, mask=bool(every.all()) if whole else every)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise ValueError(f"{type(self).__name__} is immutable")
 
     def _key(self) -> Any:
         mask = np.asarray(self.mask)
@@ -59,6 +66,13 @@ class Forward(NamedTuple):
         return f"Forward({self.in_idx}, {self.out_idx})"
 
 
+_ORDER = Sink, Source, Forward  # in which signatures are printed
+
+
+def _places(said: Any) -> tuple[int, ...]:
+    return tuple(said) if isinstance(said, Forward) else (said.idx,)
+
+
 class KeyReuseSignature:
     """What a function does with keys: the sinks, sources and forwards, in any order."""
 
@@ -78,7 +92,8 @@ class KeyReuseSignature:
         return hash((self.sinks, self.sources, self.forwards))
 
     def __repr__(self) -> str:
-        return f"KeyReuseSignature{self._args!r}"
+        ordered = sorted(self._args, key=lambda a: (_ORDER.index(type(a)), *_places(a)))
+        return f"KeyReuseSignature({', '.join(map(repr, ordered))})"
 
 
 class DynamicKeyReuseSignature(NamedTuple):

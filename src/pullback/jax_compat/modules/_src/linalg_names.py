@@ -9,9 +9,15 @@ import numpy as np
 from ....backends.xla.library import hlo
 from ....backends.xla.stablehlo.build import full, spread
 from ....dtypes import is_complex
+from ....lax.linalg import lu
 from ....primitives.linalg_systems import adjoint as _H, matrix_transpose as _T
 
 __all__ = ["_H", "_T"]
+
+
+def _lu_python(x: Any) -> Any:
+    """(LU, pivots, permutation) of matrices, as `lax.linalg.lu`, which JAX has in Python, too."""
+    return lu(x)
 
 
 def symmetrize(x: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..... import random
+from .....primitives import rng
 from ..searched import searched
 
-__getattr__ = searched("jax._src.random", random)
+__getattr__ = searched("jax._src.random", random, rng)
