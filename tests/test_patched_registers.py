@@ -58,6 +58,19 @@ def test_chains_of_any_form(dtype, kind):
         same_bits(kernel, [*ins, *(np.zeros_like(ins[0]) for _ in stored)])
 
 
+@pytest.mark.parametrize("op", ["div", "rem", "idiv", "irem"])
+@pytest.mark.parametrize("dtype", ["i32", "u32"])
+def test_what_is_read_in_halves_is_stored(dtype, op):
+    """A quotient of whole numbers is one of floats, half of the lanes after the other: the second
+    half is read from where the operand was stored."""
+    x, y = Var("x", dtype), Var("y", dtype)
+    v, w = Var("v", dtype), Var("w", dtype)
+    kernel = loop_of(dtype, [x, y], [Let(v, "add", (x, y)), Let(w, op, (v, y))], "vector", [w])
+    random = np.random.default_rng(0)
+    ins = [random.integers(low, 1000, COUNT).astype(numpy_dtype(dtype)) for low in (0, 1)]
+    same_bits(kernel, [*ins, np.zeros_like(ins[0])])
+
+
 def chain(length, dtype="f32"):
     """x * y, times y, and so on."""
     x, y = Var("x", dtype), Var("y", dtype)

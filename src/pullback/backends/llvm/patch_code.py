@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 
 from pullback.backends.llvm.loader import PUT_TOGETHER, Image
-from pullback.backends.llvm.patch_registers import NOTHING_HELD, Held, Load, ends_of, moved
+from pullback.backends.llvm.patch_registers import NOTHING_HELD, SIZES, Held, Load, ends_of, moved
 from pullback.backends.llvm.stencils import Key, Stencil, Stencils
 from pullback.loops.ops import OPS
 
@@ -158,7 +158,8 @@ class Code:
         if not here:
             return False
         code = self.code
-        reads = sum(places[k] + more == place for _, k, more in holes)
+        # A stencil may read a part of what it reads whole, too: the upper half, to convert it.
+        reads = sum(place <= places[k] + more < place + SIZES[kind] for _, k, more in holes)
         if place in self.dying and reads == len(here):
             del code[stored:]
         for load in here:

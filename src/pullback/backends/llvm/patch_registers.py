@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 
-__all__ = ["NOTHING_HELD", "Held", "Load", "ends_of", "moved"]
+__all__ = ["NOTHING_HELD", "SIZES", "Held", "Load", "ends_of", "moved"]
 
 # Loads of registers from a place in the frame, and stores of the first register of each kind: what
 # stands before the place, the kind, the register. Words of 32 bits are kept apart from those of 64.
@@ -53,6 +53,8 @@ _MOVES = {
     "q": b"\x48\x89", "d": b"\x89", "s": b"\xc5\xf8\x28", "r": b"\xc5\xf8\x28",
     "x": b"\xc5\xf8\x28", "y": b"\xc5\xfc\x28", "z": b"\x62\xf1\x7c\x48\x28",
 }  # fmt: skip
+# How many bytes of the frame each kind of register is.
+SIZES = {"d": 4, "s": 4, "q": 8, "r": 8, "x": 16, "y": 32, "z": 64}
 
 
 def moved(kind: str, k: int) -> bytes:
