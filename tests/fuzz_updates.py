@@ -320,7 +320,7 @@ def code(kind: str) -> Iterator[None]:
     quickly by LLVM, or well."""
     haste = tier.Haste(kind != "good", kind != "good")
     switches = {"PULLBACK_CACHE": "0", "PULLBACK_STENCILS": str(int(kind == "stencils"))}
-    stencils.provide_stencils(host_target())
+    stencils.provide_stencils(host_target(), every=True)
     with (
         mock.patch.dict(os.environ, switches),
         mock.patch.object(tier, "haste", lambda *_, **__: haste),

@@ -9,8 +9,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from pullback.backends.llvm import loader
+from pullback.backends.llvm.calledcode import provide_functions
 from pullback.backends.llvm.driver import Plan
-from pullback.backends.llvm.threads import Context, thread_limit
+from pullback.backends.llvm.table import FUNCTIONS_CALLED
+from pullback.backends.llvm.target import host_target
+from pullback.backends.llvm.threads import Context, prepare, thread_limit
+
+prepare()
+# What loads kernels provides the functions that they call; here nothing does.
+provide_functions(
+    host_target(), [f"{op}_{t}" for op in FUNCTIONS_CALLED for t in ("float", "double")]
+)
 
 
 def run(

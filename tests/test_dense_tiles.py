@@ -184,9 +184,8 @@ import pullback as pb
 import pullback.numpy as jnp
 x = np.ones((300, 300), np.float32)
 assert float((pb.jit(jnp.matmul)(x, x) == 300).all())
-for words in x.astype(np.int8), x.astype(np.uint8):
-    exact = pb.jit(lambda x: jnp.matmul(x, x, preferred_element_type=np.int32))
-    assert float((exact(words) == 300).all())
+exact = pb.jit(lambda x: jnp.matmul(x, x, preferred_element_type=np.int32))
+assert float((exact(x.astype(np.int8)) == 300).all())
 print([tile.name for p in pb.explain_compile().programs for tile in p.tiles])
 """
 

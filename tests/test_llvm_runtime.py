@@ -483,7 +483,7 @@ def test_what_native_threads_read_is_never_freed():
         from pullback.backends.llvm.target import host_target
         from pullback.backends.llvm.workshop import Job
 
-        shop = compiler._workshop(host_target())
+        shop = compiler.workshop(host_target())
         if shop is None or not shop._most:
             raise SystemExit(77)
         job = Job("define i64 @f(i64 %x) {\\n ret i64 %x\\n}\\n", 0)

@@ -17,7 +17,8 @@ from pullback.backends.llvm.compiler import emit_module
 from pullback.backends.llvm.driver import Plan, PlanError, scalar_word
 from pullback.backends.llvm.patch_trips import UNKNOWN, Trips
 from pullback.backends.llvm.patched import STENCIL, _Loops, patched
-from pullback.backends.llvm.stencils import SCALARS, provide_stencils, provided
+from pullback.backends.llvm.stencil_text import SCALARS
+from pullback.backends.llvm.stencils import provide_stencils, provided
 from pullback.backends.llvm.target import host_target
 from pullback.backends.llvm.threads import Context, prepare
 from pullback.loops import pipeline
@@ -27,7 +28,7 @@ from pullback.loops.ops import BITS, FLOATS, OPS, type_error
 from pullback.runtime.executable import reference_rule
 
 prepare()
-provide_stencils(host_target())
+provide_stencils(host_target(), every=True)
 STENCILS = provided(host_target())
 pytestmark = pytest.mark.skipif(STENCILS is None, reason="no stencils on this machine")
 ONE, ZERO = Const(1, "i64"), Const(0, "i64")

@@ -20,7 +20,7 @@ from pullback.loops import libraries
 from pullback.loops.ir import Alloc, Buf, Call, Const, For, Kernel, Let, Store, Var
 
 prepare()
-provide_stencils(host_target())
+provide_stencils(host_target(), every=True)
 STENCILS = provided(host_target())
 pytestmark = pytest.mark.skipif(STENCILS is None, reason="no stencils on this machine")
 ONE, ZERO = Const(1, "i64"), Const(0, "i64")

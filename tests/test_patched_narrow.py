@@ -10,7 +10,8 @@ from linked_code import run
 from pullback.backends.llvm import link, loader
 from pullback.backends.llvm.compiler import emit_module
 from pullback.backends.llvm.patched import patched
-from pullback.backends.llvm.stencils import NARROW, SCALARS, provide_stencils, provided
+from pullback.backends.llvm.stencil_text import NARROW, SCALARS
+from pullback.backends.llvm.stencils import provide_stencils, provided
 from pullback.backends.llvm.target import host_target
 from pullback.backends.llvm.threads import prepare
 from pullback.loops.interpret import numpy_dtype
@@ -18,7 +19,7 @@ from pullback.loops.ir import Buf, Carry, Const, For, Kernel, Let, Load, Store, 
 from pullback.loops.ops import OPS, type_error
 
 prepare()
-provide_stencils(host_target())
+provide_stencils(host_target(), every=True)
 STENCILS = provided(host_target())
 pytestmark = pytest.mark.skipif(STENCILS is None, reason="no stencils on this machine")
 ONE, ZERO, COUNT = Const(1, "i64"), Const(0, "i64"), 173

@@ -18,7 +18,7 @@ from pullback.backends.llvm.threads import prepare, thread_limit
 from pullback.loops.ir import Alloc, Buf, Call, Const, For, Kernel, Let, Load, Store, Var
 
 prepare()
-provide_stencils(host_target())
+provide_stencils(host_target(), every=True)
 STENCILS = provided(host_target())
 pytestmark = pytest.mark.skipif(STENCILS is None, reason="no stencils on this machine")
 ONE, ZERO = Const(1, "i64"), Const(0, "i64")

@@ -22,7 +22,7 @@ from pullback import config
 from pullback.api import jit
 from pullback.backends import llvm
 from pullback.backends.llvm.cache import kernel_key
-from pullback.backends.llvm.compiler import load_text
+from pullback.backends.llvm.kept import load_text
 from pullback.core import trace
 from pullback.core.avals import ShapedArray, intern
 from pullback.numpy import operators

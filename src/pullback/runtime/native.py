@@ -167,6 +167,13 @@ def _functions() -> list[Any]:
     return found
 
 
+def _assembled(functions: list[Any], hot: bool) -> bytes:
+    """The object of a part of the code."""
+    target = host_target()
+    text = build.module_text(functions, target.triple, hot)
+    return link.assemble(text, target, build.LEVELS[hot], build.PASSES[hot])  # type: ignore[no-any-return]
+
+
 def _image() -> Image:
     """The linked code, from the disk cache or assembled now."""
     target = host_target()
@@ -174,14 +181,11 @@ def _image() -> Image:
     key = image_key(_source_key(), target.key)
     image = cache.get(key) if cache is not None else None
     if image is None or image.data.count(struct.pack("<2Q", *MAGIC)) != 1 or not image.symbols:
-        # As long as this import compiles what is compiled once, all of it.
-        end_tiles = llvm.prepare_tiles()
-        text = build.module_text(_functions(), target.triple)
-        image = link_elf(link.assemble(text, target, 2, build.PASSES))
+        llvm.first_import.begin()
+        functions = _functions()
+        image = link_elf(*(_assembled(functions, hot) for hot in (True, False)))
         if cache is not None:
             cache.put(key, image)
-        llvm.runtime()
-        end_tiles()
     return image
 
 

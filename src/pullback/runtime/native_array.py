@@ -57,7 +57,7 @@ def _make() -> Fn:
 
 
 def _dealloc() -> Fn:
-    f = Fn("pb_array_dealloc", "void", "ptr o")
+    f = Fn("pb_array_dealloc", "void", "ptr o", hot=True)
     # Tracked? The collector's links lie before the object; the first of them is zero if it is not.
     f.br(f.is_null(f.ld("ptr", "%o", L.GC_NEXT)), "untracked", "tracked")
     f.at("tracked")
@@ -231,7 +231,7 @@ def _releasebuffer() -> Fn:
 
 def _attribute() -> Fn:
     """A getter that asks the aval: the closure is the attribute's name."""
-    f = Fn("pb_array_attribute", "ptr", "ptr o, ptr name")
+    f = Fn("pb_array_attribute", "ptr", "ptr o, ptr name", hot=True)
     f.ret(
         "ptr " + f.call("ptr", "PyObject_GetAttr", f"ptr {f.ld('ptr', '%o', L.AVAL)}", "ptr %name")
     )
@@ -472,7 +472,7 @@ def _pin() -> Fn:
 def _twin() -> Fn:
     """ptr twin(array): another array over the same memory, which goes when both have gone; neither
     can be donated in place meanwhile. The array itself if its values are still to come."""
-    f = Fn("pb_twin", "ptr", "ptr a", internal=True)
+    f = Fn("pb_twin", "ptr", "ptr a", internal=True, hot=True)
     keeper = f.var("ptr", f.ld("ptr", "%a", L.OWNER))
     ready = f.cmp("eq", f.op("and", f.ld("i64", "%a", L.STATE), 3), 0)
     f.br(ready, "ready", "unready")

@@ -10,15 +10,17 @@ it before the pages are sealed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pullback.runtime.native_table import EXTERNALS, MAGIC, STATE_ENTRY, TABLE_WORDS
 
-__all__ = ["PASSES", "Fn", "module_text"]
+__all__ = ["LEVELS", "PASSES", "Fn", "module_text"]
 
-# What LLVM does with this code before it makes machine code of it: locals become registers, small
-# functions a part of their callers. No pass may write a call of the C library (there is no linker).
-PASSES = ("AlwaysInliner", "SROA", "SimplifyCFG", "InstCombine", "DSE", "SimplifyCFG")
+# What LLVM does with this code before it makes machine code of it: small functions become a part of
+# their callers and, in what calls run, locals registers. No pass may write a call of the C library
+# (there is no linker).
+PASSES = {True: ("AlwaysInliner", "SROA"), False: ("AlwaysInliner",)}
+LEVELS = {True: 2, False: 0}  # of LLVM's code generation, for what is hot and what is not
 
 _INDEX = {name.lstrip("&*"): 2 + k for k, name in enumerate(EXTERNALS)}
 
@@ -40,13 +42,24 @@ class Fn:
     """One function under construction. Values are IR operands as text; labels are given by name."""
 
     def __init__(
-        self, name: str, ret: str, args: str, internal: bool = False, inline: bool = False
+        self,
+        name: str,
+        ret: str,
+        args: str,
+        internal: bool = False,
+        inline: bool = False,
+        hot: bool = False,
     ) -> None:
-        """`args` reads `ptr a, i64 n`; what is to be `inline` is internal too."""
+        """`args` reads `ptr a, i64 n`; what is to be `inline` is internal too. `hot` is what calls
+        of compiled programs run: the rest is LLVM's quick work."""
         parts = [a.split() for a in args.split(",") if a.strip()]
-        linkage = "internal" if internal or inline else "dso_local"
+        linkage = "internal" if inline else "hidden" if internal else "dso_local"
         how = "alwaysinline nounwind" if inline else "nounwind"
         joined = ", ".join(f"{t} %{n}" for t, n in parts)
+        self.name, self.inline, self.hot = name, inline, hot
+        self.calls: set[str] = set()  # of our functions
+        kinds = ", ".join(t for t, _ in parts)
+        self.declaration = f"declare {linkage} {ret} @{name}({kinds})"
         self._head = f"define {linkage} {ret} @{name}({joined}) {how} {{\nentry:"
         self._lines: list[str] = []
         self._locals: list[str] = []
@@ -154,13 +167,18 @@ class Fn:
 
     def call(self, ret: str, name: str, *args: str, internal: bool = False) -> str:
         """Calls an external (or, if `internal`, one of our functions); `args` read `ptr %a`."""
-        target = "@" + name if internal else self.ext(name)
+        target = self.address(name) if internal else self.ext(name)
         kind = _VARIADIC.get(name, ret)
         text = f"call {kind} {target}({', '.join(args)})"
         if ret == "void":
             self.do(text)
             return ""
         return self.v(text)
+
+    def address(self, name: str) -> str:
+        """Where one of our functions lies."""
+        self.calls.add(name)
+        return "@" + name
 
     def own(self, ret: str, name: str, *args: str) -> str:
         return self.call(ret, name, *args, internal=True)
@@ -213,23 +231,33 @@ def string(text: str) -> str:
     return _strings[text]
 
 
-def module_text(functions: list[Fn], triple: str) -> str:
-    """The whole module."""
+def module_text(functions: Sequence[Fn], triple: str, hot: bool) -> str:
+    """The module of what is hot among functions, or of the rest. Each has the small functions that
+    become a part of their callers; what else it calls is linked to it, and the table is in the
+    hot one."""
     words = [*MAGIC, *[0] * (TABLE_WORDS - 2)]
-    table = ", ".join(f"i64 {w}" for w in words)
+    numbers = ", ".join(f"i64 {w}" for w in words)
+    table = f"constant [{TABLE_WORDS} x i64]"
     parts = [
         f'target triple = "{triple}"',
-        "@pb_table = dso_local externally_initialized constant "
-        f"[{TABLE_WORDS} x i64] [{table}], align 16",
+        f"@pb_table = hidden externally_initialized {table} [{numbers}], align 16"
+        if hot
+        else f"@pb_table = external hidden {table}, align 16",
         "declare i64 @llvm.ctlz.i64(i64, i1)",
         "declare i64 @llvm.umax.i64(i64, i64)",
         "declare i64 @llvm.umin.i64(i64, i64)",
         "declare ptr @llvm.ptrmask.p0.i64(ptr, i64)",
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     ]
-    body = [f.text() for f in functions]
+    inside = [f for f in functions if f.inline or f.hot == hot]
+    known = {f.name: f for f in functions}
+    outside = {name for f in inside for name in f.calls} - {f.name for f in inside}
+    parts += [known[name].declaration for name in sorted(outside)]
+    body = "\n".join(f.text() for f in inside)
     for text, name in _strings.items():
+        if name + ")" not in body and name + "," not in body:
+            continue
         data = text.encode() + b"\0"
         escaped = "".join(f"\\{b:02x}" for b in data)
         parts.append(f'{name} = internal constant [{len(data)} x i8] c"{escaped}"')
-    return "\n".join(parts + body)
+    return "\n".join([*parts, body])

@@ -138,7 +138,7 @@ def _run_frame(f: Fn, where: str, frame: str) -> None:
 
 
 def _operators() -> list[Fn]:
-    f = Fn("pb_fast_operator", "ptr", "ptr a, ptr b, ptr where", internal=True)
+    f = Fn("pb_fast_operator", "ptr", "ptr a, ptr b, ptr where", internal=True, hot=True)
     _leave_if_tracing(f)
     f.when(f.is_null(f.ld("ptr", "%where")), "slow")
     frame = new_frame(f)
@@ -151,7 +151,7 @@ def _operators() -> list[Fn]:
     _run_frame(f, "%where", frame)
     _slow_end(f)
 
-    g = Fn("pb_operator", "ptr", "ptr a, ptr b, i64 k", internal=True)
+    g = Fn("pb_operator", "ptr", "ptr a, ptr b, i64 k", internal=True, hot=True)
     where = g.gep(g.gep(g.state(), L.OPERATORS), g.op("mul", "%k", L.OPERATOR_BYTES))
     fn = g.ld("ptr", where, L.OPERATOR_FUNCTION)
     table = g.v(f"select i1 {g.is_null(fn)}, ptr {where}, ptr {g.gep(fn, L.TABLE)}")
@@ -181,7 +181,7 @@ def _operators() -> list[Fn]:
     for name in (*L.BINARY[:13], *L.UNARY):
         k = L.OPERATOR_INDEX[name]
         if name == "power":
-            h = Fn("pb_op_power", "ptr", "ptr a, ptr b, ptr m")
+            h = Fn("pb_op_power", "ptr", "ptr a, ptr b, ptr m", hot=True)
             h.br(h.cmp("eq", "%m", h.ext("_Py_NoneStruct"), "ptr"), "two", "three")
             h.at("three")
             h.fail(
@@ -191,13 +191,13 @@ def _operators() -> list[Fn]:
             h.at("two")
             h.ret("ptr " + h.own("ptr", "pb_operator", "ptr %a", "ptr %b", f"i64 {k}"))
         elif name in L.UNARY:
-            h = Fn("pb_op_" + name, "ptr", "ptr a")
+            h = Fn("pb_op_" + name, "ptr", "ptr a", hot=True)
             h.ret("ptr " + h.own("ptr", "pb_operator", "ptr %a", "ptr null", f"i64 {k}"))
         else:
-            h = Fn("pb_op_" + name, "ptr", "ptr a, ptr b")
+            h = Fn("pb_op_" + name, "ptr", "ptr a, ptr b", hot=True)
             h.ret("ptr " + h.own("ptr", "pb_operator", "ptr %a", "ptr %b", f"i64 {k}"))
         out.append(h)
-    c = Fn("pb_richcompare", "ptr", "ptr a, ptr b, i32 op")
+    c = Fn("pb_richcompare", "ptr", "ptr a, ptr b, i32 op", hot=True)
     k64 = c.op("add", c.v("zext i32 %op to i64"), L.OPERATOR_INDEX["lt"])
     c.ret("ptr " + c.own("ptr", "pb_operator", "ptr %a", "ptr %b", f"i64 {k64}"))
     return [*out, c]
@@ -209,7 +209,7 @@ def _is_slow(f: Fn, r: str) -> str:
 
 def _subscripts() -> list[Fn]:
     """`a[i]` with an int: one row is copied out; everything else is Python's."""
-    f = Fn("pb_fast_subscript", "ptr", "ptr a, ptr i, ptr where", internal=True)
+    f = Fn("pb_fast_subscript", "ptr", "ptr a, ptr i, ptr where", internal=True, hot=True)
     overflow = f.local("i32")
     _leave_if_tracing(f)
     f.unless(f.cmp("eq", f.ld("ptr", "%i", 8), f.ext("PyLong_Type"), "ptr"), "slow")
@@ -243,7 +243,7 @@ def _subscripts() -> list[Fn]:
     f.ret("ptr " + o)
     _slow_end(f)
 
-    g = Fn("pb_subscript", "ptr", "ptr a, ptr i")
+    g = Fn("pb_subscript", "ptr", "ptr a, ptr i", hot=True)
     offset = L.OPERATORS + L.OPERATOR_BYTES * L.OPERATOR_INDEX["getitem"]
     where = g.gep(g.state(), offset)
     r = g.own("ptr", "pb_fast_subscript", "ptr %a", "ptr %i", f"ptr {where}")
@@ -276,7 +276,7 @@ def _flattened(f: Fn, function: str, frame: str, args: str, n: str) -> str:
 
 def _fast_call() -> Fn:
     """ptr fast_call(function, args, n, kwnames): the result, null with an exception, or SLOW."""
-    f = Fn("pb_fast_call", "ptr", "ptr self, ptr args, i64 n, ptr kwnames", internal=True)
+    f = Fn("pb_fast_call", "ptr", "ptr self, ptr args, i64 n, ptr kwnames", internal=True, hot=True)
     _leave_if_tracing(f)
     frame = new_frame(f)
     f.when(f.cmp("eq", _flattened(f, "%self", frame, "%args", "%n"), 0), "slow")
@@ -287,7 +287,7 @@ def _fast_call() -> Fn:
 
 def _vectorcall() -> Fn:
     """A call of a JitFunction: natively where an entry fits, else by Python's functions."""
-    f = Fn("pb_vectorcall", "ptr", "ptr self, ptr args, i64 nf, ptr kwnames")
+    f = Fn("pb_vectorcall", "ptr", "ptr self, ptr args, i64 nf, ptr kwnames", hot=True)
     position, total = f.var("i64", 0), f.var("i64", 0)
     n = f.op("and", "%nf", 0x7FFFFFFFFFFFFFFF)
     f.br(f.is_null(f.ld("ptr", "%self", L.TABLE)), "slow", "fast")
@@ -374,7 +374,7 @@ def _own_result(f: Fn, y: str, tracing: str, n: str, position: str, total: str) 
 
 def _descr_get() -> Fn:
     """A JitFunction in a class body is a method."""
-    f = Fn("pb_function_descr_get", "ptr", "ptr self, ptr obj, ptr type")
+    f = Fn("pb_function_descr_get", "ptr", "ptr self, ptr obj, ptr type", hot=True)
     f.br(f.is_null("%obj"), "plain", "some")
     f.at("some")
     f.br(f.cmp("eq", "%obj", f.ext("_Py_NoneStruct"), "ptr"), "plain", "bind")
@@ -441,7 +441,7 @@ def _methods() -> list[Fn]:
     new.when(new.is_null(o), "failed")
     for offset in range(L.VECTORCALL, L.FUNCTION_BYTES, 8):
         new.st("i64", 0, o, offset)
-    new.st("ptr", "@pb_vectorcall", o, L.VECTORCALL)
+    new.st("ptr", new.address("pb_vectorcall"), o, L.VECTORCALL)
     new.st("i64", statics, o, L.STATICS)
     new.st("i64", forwards, o, L.FORWARDS)
     for k, offset in ((0, L.SLOW), (2, L.PLAIN), (3, L.NAMED)):

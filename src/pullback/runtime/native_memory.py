@@ -50,7 +50,7 @@ def _size_of() -> Fn:
 
 
 def _lock() -> Fn:
-    f = Fn("pb_lock", "void", "ptr s", internal=True)
+    f = Fn("pb_lock", "void", "ptr s", internal=True, hot=True)
     p = f.gep("%s", L.LOCK)
     spins = f.var("i64", 0)
     f.go("try")
@@ -71,7 +71,7 @@ def _lock() -> Fn:
 
 
 def _unlock() -> Fn:
-    f = Fn("pb_unlock", "void", "ptr s", internal=True)
+    f = Fn("pb_unlock", "void", "ptr s", internal=True, hot=True)
     f.do(f"store atomic i32 0, ptr {f.gep('%s', L.LOCK)} release, align 4")
     f.ret()
     return f
@@ -209,7 +209,7 @@ def _grow_small() -> Fn:
 
 
 def _alloc() -> Fn:
-    f = Fn("pb_alloc", "ptr", "i64 n")
+    f = Fn("pb_alloc", "ptr", "i64 n", hot=True)
     s = f.state()
     f.when(f.cmp("ugt", "%n", f.ld("i64", s, L.MEMORY_TOTAL)), "failed")
     n = f.v(f"call i64 @llvm.umax.i64(i64 {'%n'}, i64 1)")
@@ -262,7 +262,7 @@ def _alloc() -> Fn:
 
 
 def _free() -> Fn:
-    f = Fn("pb_free", "void", "ptr p, i64 n")
+    f = Fn("pb_free", "void", "ptr p, i64 n", hot=True)
     f.when(f.is_null("%p"), "done")
     n = f.v("call i64 @llvm.umax.i64(i64 %n, i64 1)")
     s = f.state()

@@ -79,7 +79,7 @@ def _push_sized(f: Fn, word: int, size: str) -> None:
 def _push_foreign() -> Fn:
     """ptr push_foreign(frame, data, obj): a leaf whose key words stand already; data null: its
     cell, which is returned. Objects that are no Arrays are marked by their lowest bit."""
-    f = Fn("pb_push_foreign", "ptr", "ptr frame, ptr data, ptr obj", internal=True)
+    f = Fn("pb_push_foreign", "ptr", "ptr frame, ptr data, ptr obj", internal=True, hot=True)
     n = f.ld("i64", "%frame", NLEAVES)
     f.when(f.cmp("uge", n, L.MAX_LEAVES), "full")
     cell = f.gep(f.gep("%frame", CELLS), f.op("shl", n, 4))
@@ -102,7 +102,7 @@ def only_array(f: Fn, o: str) -> str:
 
 def _type_info() -> Fn:
     """ptr type_info(type): what was registered for a type, or null."""
-    f = Fn("pb_type_info", "ptr", "ptr t", internal=True)
+    f = Fn("pb_type_info", "ptr", "ptr t", internal=True, hot=True)
     s = f.state()
     table, mask = f.ld("ptr", s, L.TYPES), f.ld("i64", s, L.TYPES_MASK)
     f.when(f.is_null(table), "none")
@@ -126,7 +126,7 @@ def _type_info() -> Fn:
 
 def _flat_numpy() -> Fn:
     """i64 flat_numpy(array, frame): an array of NumPy is read where it lies."""
-    f = Fn("pb_flat_numpy", "i64", "ptr o, ptr frame", internal=True)
+    f = Fn("pb_flat_numpy", "i64", "ptr o, ptr frame", internal=True, hot=True)
     flags = f.op("and", f.ld("i32", "%o", L.ND_FLAGS), L.ND_USABLE, "i32")
     f.unless(f.cmp("eq", flags, L.ND_USABLE, "i32"), "no")
     n = f.v(f"zext i32 {f.ld('i32', '%o', L.ND_NDIM)} to i64")
@@ -157,7 +157,13 @@ def _flat_numpy() -> Fn:
 
 def _flat_other() -> Fn:
     """i64 flat_other(object, information, frame, depth, mode): an object of a registered type."""
-    f = Fn("pb_flat_other", "i64", "ptr o, ptr info, ptr frame, i64 depth, i64 mode", internal=True)
+    f = Fn(
+        "pb_flat_other",
+        "i64",
+        "ptr o, ptr info, ptr frame, i64 depth, i64 mode",
+        internal=True,
+        hot=True,
+    )
     index = f.local("i64")
     kind = f.ld("i64", "%info")
     t = f.ld("ptr", "%o", 8)
@@ -257,7 +263,7 @@ def _narrowed(f: Fn, x: str) -> str:
 def _flat() -> Fn:
     """i64 flat(object, frame, depth, mode): appends an operand to the frame; 0 if it is nothing
     that the fast path knows."""
-    f = Fn("pb_flat", "i64", "ptr o, ptr frame, i64 depth, i64 mode", internal=True)
+    f = Fn("pb_flat", "i64", "ptr o, ptr frame, i64 depth, i64 mode", internal=True, hot=True)
     index, position, key, value = (f.local("i64") for _ in range(4))
     overflow = f.local("i32")
     s = f.state()

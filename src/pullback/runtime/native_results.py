@@ -216,7 +216,7 @@ class _Step:
 def _program() -> Fn:
     """ptr program(code, results, n): a postfix program over a stack builds nested tuples, lists
     and dicts."""
-    f = Fn("pb_program", "ptr", "ptr code, ptr results, i64 n", internal=True)
+    f = Fn("pb_program", "ptr", "ptr code, ptr results, i64 n", internal=True, hot=True)
     stack = f.local(f"[{L.MAX_RESULT_STACK} x ptr], align 16")
     top, at, made = f.var("i64", 0), f.var("ptr", "%code"), f.var("ptr", "null")
     f.go("step")

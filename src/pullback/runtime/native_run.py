@@ -39,7 +39,7 @@ def _convert() -> Fn:
     go to the slots and to `temps`; 0 when memory is out, or a number becomes infinite, of which
     Python's path warns."""
     arguments = "ptr e, ptr slots, ptr datas, ptr cells, ptr temps"
-    f = Fn("pb_convert", "i64", arguments, internal=True)
+    f = Fn("pb_convert", "i64", arguments, internal=True, hot=True)
     slots, codes = f.ld("ptr", "%e", L.E_ARG_SLOTS), f.ld("ptr", "%e", L.E_ARG_CODES)
     i = f.local("i64")
 
@@ -91,7 +91,7 @@ def _convert() -> Fn:
 
 
 def _free_temps() -> Fn:
-    f = Fn("pb_free_temps", "void", "ptr e, ptr cells, ptr temps", internal=True)
+    f = Fn("pb_free_temps", "void", "ptr e, ptr cells, ptr temps", internal=True, hot=True)
     codes = f.ld("ptr", "%e", L.E_ARG_CODES)
 
     def one(k: str) -> None:
@@ -219,7 +219,7 @@ def _hold() -> list[Fn]:
 def _donate() -> Fn:
     """i64 donate(e, objs, blocks): marks donated arrays deleted and takes their blocks; 0 (and
     nothing done) if one may not go."""
-    f = Fn("pb_donate", "i64", "ptr e, ptr objs, ptr blocks", internal=True)
+    f = Fn("pb_donate", "i64", "ptr e, ptr objs, ptr blocks", internal=True, hot=True)
     n, list_ = f.ld("i64", "%e", L.E_NDONATED), f.ld("ptr", "%e", L.E_DONATED)
     done, deleted = f.var("i64", 0), f.var("i64", 0)
 
@@ -269,7 +269,7 @@ def _donate() -> Fn:
 def _free_donated() -> Fn:
     """Frees donated blocks that nobody has taken over: after success (`all` 0) an output may have,
     after failure clean-up."""
-    f = Fn("pb_free_donated", "void", "ptr e, ptr blocks, i64 all", internal=True)
+    f = Fn("pb_free_donated", "void", "ptr e, ptr blocks, i64 all", internal=True, hot=True)
     list_ = f.ld("ptr", "%e", L.E_DONATED)
 
     def one(k: str) -> None:
@@ -403,7 +403,7 @@ def _execute() -> Fn:
 
 def _run() -> Fn:
     """ptr run(e, datas, objs): the result, null with an exception set, or SLOW."""
-    f = Fn("pb_run", "ptr", "ptr e, ptr datas, ptr objs, ptr cells", internal=True)
+    f = Fn("pb_run", "ptr", "ptr e, ptr datas, ptr objs, ptr cells", internal=True, hot=True)
     owner, nouts = f.ld("ptr", "%e", L.E_OWNER), f.ld("i64", "%e", L.E_NOUTS)
     slots = f.v(f"alloca i64, i64 {f.ld('i64', '%e', L.E_NSLOTS)}, align 16")
     saved = f.v(f"alloca ptr, i64 {nouts}, align 16")
@@ -490,7 +490,7 @@ def _run() -> Fn:
 
 def _serial() -> Fn:
     """parallel_for of the default context: one chunk after the other."""
-    f = Fn("pb_serial_for", "void", "ptr ctx, ptr fn, ptr closure, i64 n")
+    f = Fn("pb_serial_for", "void", "ptr ctx, ptr fn, ptr closure, i64 n", hot=True)
     f.loop("chunk", "%n", lambda k: f.do(f"call void %fn(ptr %ctx, ptr %closure, i64 {k})"))
     f.ret()
     return f

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from pullback.lazy_imports import LateNames
 
 if TYPE_CHECKING:
-    from . import tier
+    from . import first_import, tier
     from .compiler import (
         Compilation,
         CompiledKernel,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         emit_module,
         foresee_llvm,
         kernel_compile_count,
-        prepare_tiles,
         tiles_of,
     )
     from .driver import ERRORS, Plan, PlanError, encode, scalar_word
@@ -64,12 +63,12 @@ __all__ = [
     "compile_kernels",
     "emit_module",
     "encode",
+    "first_import",
     "foresee_llvm",
     "host_target",
     "kernel_compile_count",
     "num_threads",
     "prepare",
-    "prepare_tiles",
     "run_kernel",
     "runtime",
     "scalar_word",
@@ -86,11 +85,12 @@ _late = LateNames(
     "pullback.backends.llvm",
     {
         "compiler": "Compilation CompiledKernel compile_kernel compile_kernels emit_module "
-        "foresee_llvm kernel_compile_count prepare_tiles tiles_of",
+        "foresee_llvm kernel_compile_count tiles_of",
         "driver": "ERRORS Plan PlanError encode scalar_word",
         "single": "run_kernel",
         "target": "Target host_target target_for",
         "threads": "Context num_threads prepare runtime set_function set_num_threads thread_limit",
+        "first_import": "first_import",
         "tier": "tier",
     },
 )

@@ -1,6 +1,6 @@
 """Elementary functions of full vectors as functions, which quick code calls: LLVM sees a line
-instead of twenty to four hundred. They are compiled once per machine, with the first import, by the
-same emitter that writes them into good code, so that both give the same bits.
+instead of twenty to four hundred. They are compiled once per machine (calledcode.py) by the same
+emitter that writes them into good code, so that both give the same bits.
 
 A function takes the context and one register for each operand. Its address is in the context's
 table, for one target a process: code for another target, and where nothing is kept on disk, has the
@@ -9,19 +9,19 @@ functions' bodies in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pullback.backends.llvm import maths_special
 from pullback.backends.llvm.build import FUNCTION_ATTRIBUTES, TABLE_READ, Builder, Val
 from pullback.backends.llvm.literals import BITS
-from pullback.backends.llvm.table import FUNCTIONS_CALLED, function_offset, provide
+from pullback.backends.llvm.table import FUNCTIONS_CALLED, function_offset
 from pullback.backends.llvm.target import Target
 
-__all__ = ["call_of", "calls", "functions_text", "mark", "provide_functions"]
+__all__ = ["call_functions", "call_of", "calls", "functions_text", "mark"]
 
 _TYPES = ("float", "double")
 _OF_TWO = frozenset({"pow", "atan2"})
-_target: list[str] = [""]  # the key of the one whose functions the table has
+_target: list[str] = [""]  # the key of the one whose functions are called
 
 
 def _name(op: str, t: str) -> str:
@@ -36,7 +36,7 @@ def mark(target: Target) -> str:
 
 def call_of(b: Builder, op: str, args: Sequence[Val]) -> Val | None:
     """A function's value by calls, one for each register. None where its body must be written: in
-    good code, for what fills no register, and where the table has no such function."""
+    good code, for what fills no register, and where no functions are kept."""
     t, n = args[0].t, max(a.n for a in args)
     if not b.calls or op not in FUNCTIONS_CALLED or t not in _TYPES or n == 1:
         return None
@@ -52,10 +52,11 @@ def calls(text: str) -> bool:
     return TABLE_READ in text
 
 
-def functions_text(target: Target) -> str:
-    """The module of all functions."""
+def functions_text(target: Target, names: Sequence[str]) -> str:
+    """The module of some functions."""
     declarations: dict[str, str] = {}
-    functions = [_function(target, op, t, declarations) for t in _TYPES for op in FUNCTIONS_CALLED]
+    parts = [name.rpartition("_") for name in names]
+    functions = [_function(target, op, t, declarations) for op, _, t in parts]
     head = f'target triple = "{target.triple}"\n'
     return head + "\n".join([*declarations.values(), *functions])
 
@@ -72,9 +73,7 @@ def _function(target: Target, op: str, t: str, declarations: dict[str, str]) -> 
     return b.text()
 
 
-def provide_functions(target: Target, symbols: Callable[[str], int]) -> None:
-    """Fills the table; `symbols` gives a function's address by its name."""
-    for t in _TYPES:
-        for op in FUNCTIONS_CALLED:
-            provide(_name(op, t), symbols(_name(op, t)))
-    _target[0] = target.key
+def call_functions(target: Target | None) -> None:
+    """From now on quick code for a target calls functions, or for none: who loads such code
+    provides them."""
+    _target[0] = "" if target is None else target.key

@@ -17,10 +17,12 @@ from pullback.backends.llvm.aside import aside
 from pullback.backends.llvm.build import FUNCTION_ATTRIBUTES
 from pullback.backends.llvm.cache import DiskCache, Entry, disk_cache, kernel_key
 from pullback.backends.llvm.called import calls, mark
+from pullback.backends.llvm.calledcode import functions_of, provide_functions
 from pullback.backends.llvm.convert import from_memory, memory_type
 from pullback.backends.llvm.emit import Emitter, Module
 from pullback.backends.llvm.emit_kinds import AllLoops
 from pullback.backends.llvm.jit import JitCode
+from pullback.backends.llvm.kept import load_text
 from pullback.backends.llvm.patched import patched
 from pullback.backends.llvm.stencils import provided
 from pullback.backends.llvm.table import function_offset, provide
@@ -40,7 +42,7 @@ from pullback.switches import switched_off
 
 __all__ = [
     "Compilation", "CompiledKernel", "compile_kernel", "compile_kernels", "emit_module",
-    "foresee_llvm", "kernel_compile_count", "load_text", "prepare_tiles",
+    "foresee_llvm", "kernel_compile_count", "workshop",
 ]  # fmt: skip
 
 STORE_AFTER = 0.02  # seconds
@@ -171,24 +173,6 @@ def emit_module(
     return module.text(), int(level)
 
 
-def load_text(
-    text: str | Callable[[], str], target: Target, level: int, key: str
-) -> loader.Code | JitCode:
-    """Code of a module of the runtime, through the disk cache; not counted as a kernel. `text` may
-    be a function that writes it."""
-    cache = disk_cache()
-    code: loader.Code | JitCode | None = loader.load_entry(
-        cache.get(key) if cache is not None else None
-    )
-    if code is None:
-        written = text if isinstance(text, str) else text()
-        image = loader.link(link.assemble(written, target, level))
-        if cache is not None:
-            cache.put(key, image)
-        code = loader.load_image(image)
-    return code
-
-
 # Lines of a text for which good code would take LLVM minutes: second derivatives of batched loops
 # of unknown length are such (106,000 lines: 20 s, quick code 1.6 s, on a quiet machine).
 LONG = 50_000
@@ -235,7 +219,7 @@ class _Better:
 def _begun(kernel: Kernel, target: Target, between: Callable[[], None] | None) -> _Better | None:
     """Good code of a kernel and of its tile functions, which a patient native thread makes from
     now on. None where there is none."""
-    shop = _workshop(target, patient=True)
+    shop = workshop(target, patient=True)
     if shop is None:
         return None
     tiles = [order_tile(name, target, False, shop.publish) for name in tiles_of(kernel)]
@@ -350,6 +334,8 @@ def _registered(
 ) -> CompiledKernel:
     """A kernel's code, known from now on."""
     code = code or loader.load_image(image)
+    if image.quick:
+        provide_functions(target, functions_of(canonical_text(kernel)))
     return _entered(kernel.name, (kernel, target), key, image, code)
 
 
@@ -371,17 +357,24 @@ def _entered(
 
 
 def recalled_kernel(
-    key: str, name: str, needs: Sequence[str], again: Callable[[], Kernel], haste: Haste
+    key: str,
+    name: str,
+    needs: Sequence[str],
+    functions: Sequence[str],
+    again: Callable[[], Kernel],
+    haste: Haste,
 ) -> tuple[CompiledKernel, str] | None:
     """The code of a kernel by its key, and whether this process or the disk had it; None if
-    neither has any that does. `needs` are the tiles and routines it calls; `again` makes the
-    kernel, should better code be wanted."""
+    neither has any that does. `needs` are the tiles and routines it calls, `functions` are those
+    that quick code calls; `again` makes the kernel, should better code be wanted."""
     target = host_target()
     found, origin = _in_process(key), "process"
     if found is None:
         entry = _on_disk(key, haste.kernel, disk_cache())
         if entry is None:
             return None
+        if entry[0].quick:
+            provide_functions(target, functions)
         found, origin = _entered(name, (again, target), key, *entry), "disk"
     elif not haste.kernel:
         found.improved()
@@ -549,7 +542,7 @@ class Compilation:
         as it has nothing else to do yet. The disk has what the first import on a machine
         compiles."""
         name = tile_name(kind, 1)
-        shop = _workshop(self.target) if self.cache is None or name not in USUAL_TILES else None
+        shop = workshop(self.target) if self.cache is None or name not in USUAL_TILES else None
         if shop is not None:
             self._order(name, True, shop)
 
@@ -561,7 +554,7 @@ class Compilation:
 
     def _begin_tiles(self, order: _Ordered) -> None:
         tiles = tiles_of(order.kernel)
-        shop = _workshop(self.target) if tiles else None
+        shop = workshop(self.target) if tiles else None
         if shop is None:
             return
         for name in tiles:
@@ -570,7 +563,7 @@ class Compilation:
             self._order(name, quick, shop)
 
     def _begin(self, order: _Ordered) -> None:
-        shop = _workshop(self.target)
+        shop = workshop(self.target)
         if shop is None:
             return
         self._begin_tiles(order)
@@ -595,7 +588,7 @@ class Compilation:
                 count = sum(job.done for job in self.jobs)
                 progress.tell(f"{count} of {len(self.jobs)} kernels")
 
-        shop = _workshop(self.target) if self.jobs else None
+        shop = workshop(self.target) if self.jobs else None
         if shop is not None:
             for order in self.orders:
                 if not order.key:
@@ -644,7 +637,7 @@ _shops: dict[bool, Workshop] = {}
 _building = renewed(threading.Lock())
 
 
-def _workshop(target: Target, patient: bool = False) -> Workshop | None:
+def workshop(target: Target, patient: bool = False) -> Workshop | None:
     """Native threads that compile for this machine, or the one that has time; None where there are
     none."""
     if target.key != host_target().key or os_shim.sleep_kind() != "futex":
@@ -673,28 +666,9 @@ def foresee_llvm() -> None:
     if switched_off("PULLBACK_PRELOAD"):
         return
     with contextlib.suppress(Exception):  # who needs the library meets the error
-        shop = None if link.loaded() else _workshop(host_target())
+        shop = None if link.loaded() else workshop(host_target())
         if shop is not None:
             shop.foresee()
-
-
-def prepare_tiles() -> Callable[[], None]:
-    """Has native threads compile the usual tile functions, for the disk; what is returned waits for
-    them. Where there are no such threads, or nothing is kept, they are compiled when they are
-    called for."""
-    target = host_target()
-    shop = _workshop(target)
-    if shop is None or disk_cache() is None:
-        return lambda: None
-    jobs = [(name, order_tile(name, target, False, shop.publish)) for name in USUAL_TILES]
-
-    def end() -> None:
-        begun = {name: job for name, job in jobs if job is not None}
-        shop.finish(list(begun.values()))
-        for name in begun:
-            provide_tile(name, target, quick=False)
-
-    return end
 
 
 def compile_kernels(

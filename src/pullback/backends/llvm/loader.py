@@ -56,36 +56,91 @@ _R_64, _R_PC32, _R_PLT32, _R_PC64 = 1, 2, 4, 24
 _GOTPCREL = (9, 41, 42)
 _SHF_WRITE, _SHF_ALLOC = 1, 2
 _SHN_UNDEF, _SHN_ABS, _SHN_COMMON = 0, 0xFFF1, 0xFFF2
+_HIDDEN = 2
 
 
-def _place(obj: bytes) -> tuple[list[tuple[int, ...]], list[bytes], dict[int, int], bytearray]:
-    """Section headers, their names, the offset of each loaded section, and the unrelocated
-    image.
-    """
-    if obj[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", obj, 18)[0] != 62:
-        raise LinkError("not an x86-64 ELF object")
-    shoff, shentsize, shnum, shstrndx = struct.unpack_from("<Q", obj, 40) + struct.unpack_from(
-        "<HHH", obj, 58
-    )
-    if shentsize != SECTION.size:
-        raise LinkError("an ELF object whose section headers have another size")
-    headers = list(SECTION.iter_unpack(obj[shoff : shoff + shnum * shentsize]))
-    first = headers[shstrndx][4]
-    names = [obj[first + h[0] : obj.index(b"\0", first + h[0])] for h in headers]
-    offsets: dict[int, int] = {}
-    image = bytearray()
-    for i in sorted(range(shnum), key=lambda k: names[k] != b".text"):
-        _, kind, flags, _, offset, size, _, _, align, _ = headers[i]
-        if not flags & _SHF_ALLOC or size == 0 or names[i] == b".eh_frame":
-            continue
-        if flags & _SHF_WRITE and not names[i].startswith(b".data.rel.ro"):
-            raise LinkError(
-                f"internal error in pullback: a kernel has writable data ({names[i].decode()})"
-            )
-        image += bytes(-len(image) % max(align, 1))
-        offsets[i] = len(image)
-        image += bytes(size) if kind == 8 else obj[offset : offset + size]
-    return headers, names, offsets, image
+class _Part:
+    """An object among those that are linked: its sections, put into the image."""
+
+    def __init__(self, obj: bytes, image: bytearray) -> None:
+        """Appends the loaded sections, unrelocated, to the image."""
+        if obj[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", obj, 18)[0] != 62:
+            raise LinkError("not an x86-64 ELF object")
+        shoff, shentsize, shnum, shstrndx = struct.unpack_from("<Q", obj, 40) + struct.unpack_from(
+            "<HHH", obj, 58
+        )
+        if shentsize != SECTION.size:
+            raise LinkError("an ELF object whose section headers have another size")
+        self.obj = obj
+        self.headers = list(SECTION.iter_unpack(obj[shoff : shoff + shnum * shentsize]))
+        first = self.headers[shstrndx][4]
+        names = [obj[first + h[0] : obj.index(b"\0", first + h[0])] for h in self.headers]
+        self.offsets: dict[int, int] = {}  # of each loaded section in the image
+        for i in sorted(range(shnum), key=lambda k: names[k] != b".text"):
+            _, kind, flags, _, offset, size, _, _, align, _ = self.headers[i]
+            if not flags & _SHF_ALLOC or size == 0 or names[i] == b".eh_frame":
+                continue
+            if flags & _SHF_WRITE and not names[i].startswith(b".data.rel.ro"):
+                raise LinkError(
+                    f"internal error in pullback: a kernel has writable data ({names[i].decode()})"
+                )
+            image += bytes(-len(image) % max(align, 1))
+            self.offsets[i] = len(image)
+            image += bytes(size) if kind == 8 else obj[offset : offset + size]
+        self.values: list[int | None] = []  # of the symbols
+        self.wanted: dict[int, str] = {}  # those that another object has
+
+    def symbols(self, everywhere: dict[str, int], exported: dict[str, int]) -> None:
+        """Reads the symbols; enters those that other objects may want, and exported functions."""
+        symtab = next((h for h in self.headers if h[1] == 2), None)
+        if symtab is None:
+            raise LinkError("an object without symbols")
+        strings = self.obj[self.headers[symtab[6]][4] :]
+        table = self.obj[symtab[4] : symtab[4] + symtab[5]]
+        for k, (name, info, other, section, value, _) in enumerate(SYMBOL.iter_unpack(table)):
+            if section == _SHN_UNDEF or section in (_SHN_ABS, _SHN_COMMON):
+                text = strings[name : strings.index(b"\0", name)].decode()
+                if k and section != _SHN_ABS and text != "_GLOBAL_OFFSET_TABLE_":
+                    self.wanted[k] = text
+                self.values.append(None)
+                continue
+            at = self.offsets.get(section)
+            self.values.append(None if at is None else at + value)
+            if at is not None and info >> 4 == 1:
+                text = strings[name : strings.index(b"\0", name)].decode()
+                everywhere[text] = at + value
+                if info & 15 == 2 and other & 3 != _HIDDEN:
+                    exported[text] = at + value
+
+    def resolve(self, everywhere: dict[str, int]) -> None:
+        for k, name in self.wanted.items():
+            if name not in everywhere:
+                raise LinkError(f"internal error in pullback: a kernel needs the symbol {name!r}")
+            self.values[k] = everywhere[name]
+
+    def relocate(self, image: bytearray, absolute: list[int]) -> None:
+        """Applies the relocations; enters the words that need the load address as well."""
+        got: dict[int, int] = {}
+        for h in self.headers:
+            if h[1] != 4 or h[7] not in self.offsets:
+                continue
+            base = self.offsets[h[7]]
+            for where, info, addend in struct.iter_unpack("<QQq", self.obj[h[4] : h[4] + h[5]]):
+                symbol, kind = info >> 32, info & 0xFFFFFFFF
+                target = self.values[symbol]
+                if target is None:
+                    raise LinkError(
+                        "internal error in pullback: a relocation into a section that is not loaded"
+                    )
+                if kind in _GOTPCREL:
+                    if symbol not in got:
+                        image += bytes(-len(image) % 8)
+                        got[symbol] = len(image)
+                        absolute.append(len(image))
+                        image += struct.pack("<Q", target)
+                    kind, target = _R_PC32, got[symbol]
+                if _relocate(image, base + where, kind, target, addend):
+                    absolute.append(base + where)
 
 
 def _relocate(image: bytearray, where: int, kind: int, value: int, addend: int) -> bool:
@@ -102,53 +157,20 @@ def _relocate(image: bytearray, where: int, kind: int, value: int, addend: int) 
     return False
 
 
-def link_elf(obj: bytes) -> Image:
-    """Links one x86-64 ELF object by itself.
+def link_elf(*objects: bytes) -> Image:
+    """Links x86-64 ELF objects by themselves.
 
-    Raises LinkError for an undefined symbol, writable data or a relocation that LLVM does not
-    emit for our code.
+    Raises LinkError for a symbol that none of them has, writable data or a relocation that LLVM
+    does not emit for our code.
     """
-    headers, _, offsets, image = _place(obj)
-    symtab = next((h for h in headers if h[1] == 2), None)
-    if symtab is None:
-        raise LinkError("an object without symbols")
-    strings = obj[headers[symtab[6]][4] :]
-    values: list[int | None] = []
-    exported: dict[str, int] = {}
-    table = obj[symtab[4] : symtab[4] + symtab[5]]
-    for k, (name, info, _, section, value, _) in enumerate(SYMBOL.iter_unpack(table)):
-        if section == _SHN_UNDEF or section in (_SHN_ABS, _SHN_COMMON):
-            text = strings[name : strings.index(b"\0", name)].decode()
-            if k and section != _SHN_ABS and text != "_GLOBAL_OFFSET_TABLE_":
-                raise LinkError(f"internal error in pullback: a kernel needs the symbol {text!r}")
-            values.append(None)
-            continue
-        at = offsets.get(section)
-        values.append(None if at is None else at + value)
-        if at is not None and info >> 4 == 1 and info & 15 == 2:
-            exported[strings[name : strings.index(b"\0", name)].decode()] = at + value
+    image, everywhere, exported = bytearray(), dict[str, int](), dict[str, int]()
+    parts = [_Part(obj, image) for obj in objects]
+    for part in parts:
+        part.symbols(everywhere, exported)
     absolute: list[int] = []
-    got: dict[int, int] = {}
-    for h in headers:
-        if h[1] != 4 or h[7] not in offsets:
-            continue
-        base = offsets[h[7]]
-        for r in struct.iter_unpack("<QQq", obj[h[4] : h[4] + h[5]]):
-            symbol, kind = r[1] >> 32, r[1] & 0xFFFFFFFF
-            target = values[symbol]
-            if target is None:
-                raise LinkError(
-                    "internal error in pullback: a relocation into a section that is not loaded"
-                )
-            if kind in _GOTPCREL:
-                if symbol not in got:
-                    image += bytes(-len(image) % 8)
-                    got[symbol] = len(image)
-                    absolute.append(len(image))
-                    image += struct.pack("<Q", target)
-                kind, target = _R_PC32, got[symbol]
-            if _relocate(image, base + r[0], kind, target, r[2]):
-                absolute.append(base + r[0])
+    for part in parts:
+        part.resolve(everywhere)
+        part.relocate(image, absolute)
     return Image(bytes(image), exported, tuple(absolute))
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from pullback.backends.llvm.loader import PUT_TOGETHER, Image
 from pullback.backends.llvm.patch_registers import NOTHING_HELD, SIZES, Held, Load, ends_of, moved
-from pullback.backends.llvm.stencils import Key, Stencil, Stencils
+from pullback.backends.llvm.stencil_text import Key
+from pullback.backends.llvm.stencils import Stencil, Stencils
 from pullback.loops.ops import OPS
 
 __all__ = [

@@ -32,7 +32,8 @@ from pullback.backends.llvm.patch_code import (
 )  # fmt: skip
 from pullback.backends.llvm.patch_library import library_call
 from pullback.backends.llvm.patch_trips import Trips
-from pullback.backends.llvm.stencils import NARROW, SCALARS, Key, Stencils, slot_bytes
+from pullback.backends.llvm.stencil_text import NARROW, SCALARS, Key, slot_bytes
+from pullback.backends.llvm.stencils import Stencils
 from pullback.backends.llvm.table import ERROR_CODE, ERROR_EQUATION, TABLE, function_offset
 from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (

@@ -48,7 +48,8 @@ from pullback.backends.llvm.patch_code import (
 )  # fmt: skip
 from pullback.backends.llvm.patch_prefixes import Prefixes
 from pullback.backends.llvm.patch_registers import NOTHING_HELD
-from pullback.backends.llvm.stencils import NARROW, Stencils, slot_bytes
+from pullback.backends.llvm.stencil_text import NARROW, slot_bytes
+from pullback.backends.llvm.stencils import Stencils
 from pullback.backends.llvm.strides import is_unit
 from pullback.backends.llvm.table import CANCEL
 from pullback.backends.llvm.target import Target

@@ -14,12 +14,13 @@ from typing import Any, overload
 from pullback.backends.llvm import tier
 from pullback.backends.llvm.cache import DiskCache, disk_cache, kernel_key
 from pullback.backends.llvm.called import mark
+from pullback.backends.llvm.calledcode import functions_of
 from pullback.backends.llvm.compiler import CompiledKernel, needs_of, recalled_kernel
 from pullback.backends.llvm.loader import Image
 from pullback.backends.llvm.target import host_target
 from pullback.compile_log import KernelEntry
 from pullback.loops import plan
-from pullback.loops.canon import statements
+from pullback.loops.canon import canonical_text, statements
 from pullback.loops.fingerprint import equations, fingerprint, source_stamp
 from pullback.loops.ir import Const, Kernel
 from pullback.loops.lower.program import spec_of
@@ -160,7 +161,7 @@ def remember(
         steps.append((number, *fields))
     slots = [(s.number, s.role, s.dtype, s.shape, s.bytes) for s in program.slots]
     made = [
-        (k.key, k.name, sorted(needs_of(b)), statements(b))
+        (k.key, k.name, sorted(needs_of(b)), functions_of(canonical_text(b)), statements(b))
         for k, b in zip(kernels, program.kernels, strict=True)
     ]
     consts = [(slot, where[id(v)]) for slot, v in program.consts]
@@ -203,13 +204,13 @@ def recall(
         return lowered[0]
 
     kernels, origins = [], []
-    for number, (kernel_name, name, needs, length) in enumerate(made):
+    for number, (kernel_name, name, needs, functions, length) in enumerate(made):
 
         def kernel_again(number: int = number) -> Kernel:
             return program_again().kernels[number]
 
         haste = tier.haste(work, seconds, costs[number], bool(needs), length)
-        found = recalled_kernel(kernel_name, name, needs, kernel_again, haste)
+        found = recalled_kernel(kernel_name, name, needs, functions, kernel_again, haste)
         if found is None:
             return None
         kernels.append(found[0])

@@ -15,16 +15,13 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 
 from pullback import config
-from pullback.backends.llvm import native, os_shim
-from pullback.backends.llvm.cache import disk_cache, kernel_key
-from pullback.backends.llvm.called import functions_text, provide_functions
-from pullback.backends.llvm.compiler import load_text
+from pullback.backends.llvm import first_import, native, os_shim
+from pullback.backends.llvm.cache import kernel_key
+from pullback.backends.llvm.kept import load_text
 from pullback.backends.llvm.pool_text import POOL_BYTES
 from pullback.backends.llvm.rem_pio2 import REM_PIO2
-from pullback.backends.llvm.stencils import provide_stencils
 from pullback.backends.llvm.table import (
     ALLOC,
     CANCEL,
@@ -198,19 +195,7 @@ def prepare() -> None:
     meets the error."""
     with contextlib.suppress(Exception):
         runtime()
-        _provide_functions()
-
-
-def _provide_functions() -> None:
-    """The elementary functions that quick code calls: from disk, or compiled for it."""
-    if disk_cache() is None:
-        return
-    target = host_target()
-    name = "functions" + os.environ.get("PULLBACK_LOADER", "")
-    code = load_text(partial(functions_text, target), target, 0, kernel_key("", target.key, name))
-    code.keep_forever()
-    provide_functions(target, code.symbols.__getitem__)
-    provide_stencils(target)
+        first_import.end()
 
 
 def set_function(name: str, address: int) -> None:

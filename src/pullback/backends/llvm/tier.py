@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.loader import PUT_TOGETHER, Code
 from pullback.backends.llvm.os_shim import cpu_count
-from pullback.loops.tiles import panel_width
+from pullback.loops.tiles import panel_width, parse_tile
 from pullback.records import record
 from pullback.switches import switched_off
 
@@ -57,8 +57,9 @@ SHARING = 2  # threads that a first run can count on
 # 2 ms less to be compiled uncut, and 0.7 ms more in a first run. Code from stencils is cut where it
 # runs that long itself: a chunk is thirty instructions more.
 SHARED, SHARED_STATEMENT = 5e-4, 8e-6
-# Quick code of tile functions takes fifty times as long: for programs of fewer operations only.
-QUICK_WORK = 1e6
+# Quick code of tile functions takes fifty times as long: for programs of fewer operations only. Of
+# bytes, of which it multiplies two at a time, twenty times, and good code takes LLVM 60 ms.
+QUICK_WORK, QUICK_WORK_OF_BYTES = 1e6, 3e8
 
 MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
@@ -117,12 +118,14 @@ class Haste:
     patience: float = math.inf
     sharing: int = 1
     divided: bool = False
+    bytes: bool = False  # whether it does for tile functions of bytes
 
     def of(self, tile: str) -> bool:
         """Whether it does for a tile function by this name: what only transposes is a few times
         as slow, as kernels are."""
-        multiplies = panel_width(tile) > 0
-        return self.tiles if multiplies else self.kernel
+        if panel_width(tile) <= 0:
+            return self.kernel
+        return self.tiles or (self.bytes and parse_tile(tile)[0] in ("w8", "z8"))
 
 
 def effort(code: Code | JitCode) -> float:
@@ -199,7 +202,8 @@ def haste(
     threads, divided = min(SHARING, cpu_count()), shared or own * PUT_TOGETHER_RUN > SHARED
     spared = (SPARED + statements * SPARED_STATEMENT) / SPARED_RUNS
     patience = (spared + own * QUICK / (threads if shared else 1)) / runs
-    return Haste(quick, little, shared, alone, patience, threads if divided else 1, divided)
+    sharing, of_bytes = threads if divided else 1, work <= QUICK_WORK_OF_BYTES
+    return Haste(quick, little, shared, alone, patience, sharing, divided, of_bytes)
 
 
 class _Polite:
