@@ -3,6 +3,8 @@ on every level."""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from llvm_kernels import elementwise
@@ -381,6 +383,36 @@ def test_remainders_beside_multiples(isa, dtype):
     fine = np.where(small == 0, kind(1), small)
     got, want = run("rem", dtype, fine * 3, fine, target=isa), np.fmod(fine * 3, fine)
     assert same(got, want, 0.0).all()
+
+
+FLOAT_STEP = re.compile(r"(fadd|fsub|fmul|fdiv) |call .*@llvm\.(fma|sqrt)")
+
+
+def longest_chain(text):
+    """How many operations on floats of a module wait for one another."""
+    longest = {}
+    for line in text.splitlines():
+        if found := re.match(r"\s*(%[\w.]+) = (.*)", line):
+            out, made = found.groups()
+            before = max((longest.get(v, 0) for v in re.findall(r"%[\w.]+", made)), default=0)
+            longest[out] = before + bool(FLOAT_STEP.match(made))
+    return max(longest.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "most"),
+    [("sin", "f32", 9), ("tanh", "f32", 12), ("pow", "f32", 18), ("exp", "f64", 12),
+     ("sin", "f64", 11), ("atan", "f64", 10), ("tanh", "f64", 16), ("erf", "f64", 17),
+     ("pow", "f64", 31)],
+)  # fmt: skip
+def test_few_steps_of_a_function_wait_for_one_another(name, dtype, most):
+    """Loops that carry numbers take as long as these chains: polynomials are not evaluated one
+    coefficient after the other."""
+    count = 2 if name == "pow" else 1
+    steps = [(dtype, name, tuple(range(count)))]
+    kernel = elementwise(steps, [dtype] * count, dtype, "seq")
+    text, _ = emit_module(kernel, target_for("avx2"))
+    assert longest_chain(text) <= most
 
 
 def test_remainders_of_lanes_are_found_at_once(isa):

@@ -135,9 +135,24 @@ def sets() -> dict[str, tuple[F, Any, Any, int, int]]:
             ),
             0,
             s2 * 1.02,
-            4,
+            None,
             7,
         ),
+        # log2((1+s)/(1-s)) = 2 s / ln 2 + s z P(z), z = s^2; float32 alone
+        "LOG2": (
+            safe(
+                lambda z: (mp.log((1 + mp.sqrt(z)) / (1 - mp.sqrt(z))) / mp.sqrt(z) - 2) / z / ln2,
+                2 * third / ln2,
+            ),
+            0,
+            s2 * 1.02,
+            4,
+            None,
+        ),
+        # 2^r = 1 + r P(r), |r| <= 1/2; float32 alone
+        "EXP2": (safe(lambda r: mp.expm1(r * ln2) / r, ln2), -0.505, 0.505, 6, None),
+        # 1 / (1 + m), m from sqrt(1/2) to sqrt(2), to 2^-13
+        "HALF": (lambda m: 1 / (1 + m), mp.sqrt(0.5), mp.sqrt(2), 3, None),
         "LOG_TAIL": (
             safe(
                 lambda z: (mp.atanh(mp.sqrt(z)) * 2 / mp.sqrt(z) - 2 - 2 * third * z) / z**2,

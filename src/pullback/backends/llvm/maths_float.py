@@ -13,10 +13,8 @@ from pullback.backends.llvm.maths import (
     NAN,
     SHAPES,
     clamp,
-    horner,
     log_split,
-    nearest,
-    pow2,
+    polynomial,
     pow_specials,
 )
 
@@ -39,19 +37,40 @@ def _exponent_of(b: Builder, x: Val) -> tuple[Val, Val]:
     return e, b.bitcast(bits - (e << 23), "float")
 
 
-def _log_float(b: Builder, x: Val, y: Val) -> Val:
-    """log(x / y) for doubles, to 2**-43 where x / y is about sqrt(1/2) .. sqrt(2): floats made of
-    it do not tell it from the truth."""
-    s = _quotient(b, x - y, x + y)
+def _rise(b: Builder, m: Val) -> Val:
+    """(m - 1) / (m + 1) to 2**-51 for doubles from sqrt(1/2) to sqrt(2): an estimate of 1 / (m + 1)
+    that is off by e < 2**-13 of it, times (1 + e) (1 + e**2). What follows does not wait for a
+    division, and vectors do not wait for its unit."""
+    f = m - 1.0
+    estimate = polynomial(b, m, K.HALF_F32)
+    e = b.fma(-(m + 1.0), estimate, 1.0)
+    about = f * estimate
+    about = b.fma(about, e, about)
+    return b.fma(about, e * e, about)
+
+
+def _log2(b: Builder, e: Val, s: Val) -> Val:
+    """log2 of 2**e (1 + s) / (1 - s) for doubles, |s| up to 0.172, to 2**-43 of it where e is 0:
+    floats made of it do not tell it from the truth. Exact for powers of two."""
     z = s * s
-    return s * b.fma(z, horner(b, z, K.LOG_F32), 2.0)
+    return b.fma(s * z, polynomial(b, z, K.LOG2_F32), b.fma(s, 2.0 * K.LOG2E[0], e))
 
 
 def _log_scaled(b: Builder, x: Val, y: Val, about: Val) -> Val:
     """log(x / y) for doubles whose quotient is `about` a positive normal float."""
     e, _ = _exponent_of(b, about)
     down = b.bitcast((1023 - b.cast("sext", e, "i64")) << 52, "double")
-    return b.fma(b.cast("sitofp", e, "double"), K.LN2[0], _log_float(b, x * down, y))
+    x = x * down
+    return _log2(b, b.cast("sitofp", e, "double"), _quotient(b, x - y, x + y)) * K.LN2[0]
+
+
+def _exp2(b: Builder, t: Val) -> Val:
+    """2**t for doubles from -1021 to 1023, as exactly as a float needs it; exact for whole
+    numbers. The exponent is added to the power's own."""
+    raised = t + SHAPES["double"].magic
+    r = t - (raised - SHAPES["double"].magic)
+    power = polynomial(b, r, (1.0, *K.EXP2_F32))
+    return b.bitcast(b.bitcast(power, "i64") + (b.bitcast(raised, "i64") << 52), "double")
 
 
 def pow_(b: Builder, x: Val, y: Val) -> Val:
@@ -68,15 +87,9 @@ def pow_(b: Builder, x: Val, y: Val) -> Val:
 
     base, less = b.if_else(odd, usual, lambda: [x, none])
     e, m = _exponent_of(b, base)
-    e = e - less
-    l = _log_float(b, b.cast("fpext", m, "double"), b.lit(1.0, "double"))
-    l = b.fma(l, K.LOG2E[0], b.cast("sitofp", e, "double"))
-    t = b.cast("fpext", y, "double") * l
-    t = clamp(b, t, -300.0, 300.0)
-    n, k = nearest(b, t, 1.0)
-    r = (t - n) * K.LN2[0]
-    power = b.fma(r * r, horner(b, r, K.EXP_F32), r) + 1.0
-    value = b.cast("fptrunc", power * pow2(b, k, SHAPES["double"]), "float")
+    l = _log2(b, b.cast("sitofp", e - less, "double"), _rise(b, b.cast("fpext", m, "double")))
+    t = clamp(b, b.cast("fpext", y, "double") * l, -300.0, 300.0)
+    value = b.cast("fptrunc", _exp2(b, t), "float")
     special = lambda: [pow_specials(b, x, y, b.fabs(x), value)]
     return b.if_else(odd, special, lambda: [value])[0]
 
@@ -84,12 +97,7 @@ def pow_(b: Builder, x: Val, y: Val) -> Val:
 def pow_wide(b: Builder, x: Val, y: Val) -> Val:
     """x**y for doubles, x > 0, as exactly as a float needs it: to 2**-43 of the exponent."""
     e, m = log_split(b, x)
-    l = b.fma(_log_float(b, m, b.lit(1.0, "double")), K.LOG2E[0], e)
-    t = clamp(b, y * l, -1022.0, 1023.0)
-    n, k = nearest(b, t, 1.0)
-    r = (t - n) * K.LN2[0]
-    power = b.fma(r * r, horner(b, r, K.EXP_F32), r) + 1.0
-    return power * pow2(b, k, SHAPES["double"])
+    return _exp2(b, clamp(b, y * _log2(b, e, _rise(b, m)), -1021.0, 1023.0))
 
 
 def cbrt(b: Builder, x: Val) -> Val:
@@ -132,8 +140,7 @@ def _log_of_pair(b: Builder, x: Val, quarter: float) -> Val:
     half = b.cast("fpext", x, "double") * 0.5
     total = half + b.sqrt(b.fma(half, half, quarter))
     e, m = log_split(b, total)
-    value = b.fma(e + 1.0, K.LN2[0], _log_float(b, m, b.lit(1.0, "double")))
-    return b.cast("fptrunc", value, "float")
+    return b.cast("fptrunc", _log2(b, e + 1.0, _rise(b, m)) * K.LN2[0], "float")
 
 
 def atanh(b: Builder, x: Val) -> Val:

@@ -16,6 +16,7 @@ from pullback.backends.llvm.maths import (
     horner,
     log,
     nothing_below,
+    polynomial,
     rint,
     scale_by,
     table,
@@ -43,12 +44,12 @@ def _erfc_positive(b: Builder, a: Val) -> Val:
         a > (10.25 if a.t == "float" else 27.3), 10.25 if a.t == "float" else 27.3, a, like=a.t
     )
     t = (a - 4.0) / (a + 4.0)
-    return _exp_minus_square(b, a) * (horner(b, t, table("ERFC", a)) / b.fma(a, 2.0, 1.0))
+    return _exp_minus_square(b, a) * (polynomial(b, t, table("ERFC", a)) / b.fma(a, 2.0, 1.0))
 
 
 def _erf_near(b: Builder, x: Val) -> Val:
     z = x * x
-    return b.fma(x, horner(b, z, table("ERF", x)), x)
+    return b.fma(x, polynomial(b, z, table("ERF", x)), x)
 
 
 # A rational function in x^2, as Eigen and XLA have it; +-1 from 3.8325 on. Within 5 ulp, and what
@@ -131,10 +132,10 @@ def erf_inv(b: Builder, x: Val) -> Val:
     s = b.sqrt(b.select(w < 1.0, 1.0, w, like=x.t))
     ratio = b.select(
         w < 6.25,
-        horner(b, w - 3.0, table("ERFINV_A", x)),
-        horner(b, s - 3.25, table("ERFINV_B", x)),
+        polynomial(b, w - 3.0, table("ERFINV_A", x)),
+        polynomial(b, s - 3.25, table("ERFINV_B", x)),
     )
-    ratio = b.select(w < 16.5, ratio, horner(b, s - 5.0, K.ERFINV_C_F64))
+    ratio = b.select(w < 16.5, ratio, polynomial(b, s - 5.0, K.ERFINV_C_F64))
     return b.select(a.eq(1.0), b.copysign(INF, x), ratio * x)
 
 
@@ -177,10 +178,10 @@ def _lgamma(b: Builder, x: Val) -> Val:
         y = b.select(more, y - 1.0, y)
         product = b.select(more, product * y, product)
     l = log(b, b.select(large | small, a, product))
-    near = (y - 1.0) * (y - 2.0) * horner(b, y - 1.75, K.LGAMMA_F64)
+    near = (y - 1.0) * (y - 2.0) * polynomial(b, y - 1.75, K.LGAMMA_F64)
     near = b.select(small, near - l, near + l)
     u = 1.0 / b.select(large, a, 8.0)
-    far = b.fma(a - 0.5, l - 1.0, horner(b, u * u, _STIRLING) * u + (HALF_LOG_2PI - 0.5))
+    far = b.fma(a - 0.5, l - 1.0, polynomial(b, u * u, _STIRLING) * u + (HALF_LOG_2PI - 0.5))
     value = b.select(large, b.select(a > 1.0e306, a * (l - 1.0), far), near)
     sine, _ = _sin_cos_pi(b, a)
     whole = rint(b, a).eq(a)
@@ -208,9 +209,9 @@ def _digamma(b: Builder, x: Val) -> Val:
     num = b.select(small, -1.0, num, like=x.t)
     den = b.select(small, a, den)
     from_root = (y - K.DIGAMMA_ROOT[0]) - K.DIGAMMA_ROOT[1]
-    near = from_root * horner(b, y - 1.5, K.DIGAMMA_F64) + num / den
+    near = from_root * polynomial(b, y - 1.5, K.DIGAMMA_F64) + num / den
     u = 1.0 / b.select(large, a, 10.0)
-    far = log(b, a) - b.fma(u * u, horner(b, u * u, _DIGAMMA), u * 0.5)
+    far = log(b, a) - b.fma(u * u, polynomial(b, u * u, _DIGAMMA), u * 0.5)
     value = b.select(large, far, near)
     sine, cosine = _sin_cos_pi(b, x)
     reflected = value - PI * cosine / sine
@@ -222,13 +223,13 @@ def _bessel(b: Builder, x: Val, order: int, kind: str) -> Val:
     """exp(-|x|) I_n(x), as exactly as a type needs it."""
     small, large = (getattr(K, f"I{order}_{part}_{kind}") for part in ("SMALL", "LARGE"))
     a = b.fabs(x)
-    near = horner(b, b.select(a > 8.0, 0.0, a, like=x.t) * 0.25 - 1.0, small)
+    near = polynomial(b, b.select(a > 8.0, 0.0, a, like=x.t) * 0.25 - 1.0, small)
     if order:
         near = near * a
 
     def anywhere() -> list[Val]:
         u = 1.0 / b.select(a > 8.0, a, 8.0)
-        return [b.select(a > 8.0, horner(b, u, large) * b.sqrt(u), near)]
+        return [b.select(a > 8.0, polynomial(b, u, large) * b.sqrt(u), near)]
 
     value = b.if_else(b.any_lane(a > 8.0), anywhere, lambda: [near])[0]
     value = b.select(x.is_nan(), NAN, value, like=x.t)
