@@ -64,6 +64,19 @@ def sorted_segments(space: Space) -> Case:
     return Case(sums, (space.array(data(1_000_000, low=0)), space.array(ids)))
 
 
+def numpy_dropped(x: np.ndarray, i: np.ndarray, values: np.ndarray) -> np.ndarray:
+    inside = i < len(x)
+    return x + np.bincount(i[inside], values[inside], minlength=len(x)).astype(np.float32)
+
+
+@workload("indexing", "updates dropped, 1e5 of which a quarter into 1000", numpy=numpy_dropped,
+          torch=torch_peers.dropped, tolerance=3e-3)  # fmt: skip
+def dropped(space: Space) -> Case:
+    x, values = space.array(data(1000)), space.array(data(100_000, seed=1))
+    i = space.array(indices(100_000, 4000))
+    return Case(lambda x, i, values: x.at[i].add(values, mode="drop"), (x, i, values))
+
+
 @workload("indexing", "rows added, 10000 into 10000 x 64", torch=torch_peers.added_rows)
 def added_rows(space: Space) -> Case:
     x, rows = (space.array(data(10_000, 64, seed=s)) for s in (0, 1))

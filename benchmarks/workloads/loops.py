@@ -188,3 +188,32 @@ def unrolled(space: Space) -> Case:
 
     slope = lambda x, a: space.jax.grad(loss)(x, a)
     return Case(slope, (space.array(data(1000)), np.float32(1.5)))
+
+
+@workload("loops", "mean of the last 64, 10000 steps", numba=numba_loops.running_mean)
+def running_mean(space: Space) -> Case:
+    def run(buffer: Any, xs: Any) -> Any:
+        def step(carry: Any, x: Any) -> Any:
+            buffer, i = carry
+            buffer = buffer.at[i % 64].set(x)
+            return (buffer, i + 1), buffer.mean()
+
+        return space.lax.scan(step, (buffer, 0), xs)[1]
+
+    return Case(run, (space.array(np.zeros(64, np.float32)), space.array(data(10_000))))
+
+
+@workload("loops", "powers in a loop, 10000 steps", numba=numba_loops.powers)
+def powers(space: Space) -> Case:
+    def run(x: Any, exponent: Any) -> Any:
+        return space.lax.fori_loop(0, 10_000, lambda i, x: 0.1 + x**exponent, x)
+
+    return Case(run, (np.float32(1.3), np.float32(0.7)))
+
+
+@workload("loops", "error function in float64 in a loop, 10000 steps", x64=True)
+def error_function(space: Space) -> Case:
+    def run(x: Any) -> Any:
+        return space.lax.fori_loop(0, 10_000, lambda i, x: 0.3 + space.lax.erf(x), x)
+
+    return Case(run, (space.array(np.float64(0.5)),))

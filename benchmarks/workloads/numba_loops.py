@@ -91,3 +91,20 @@ def bodies(positions, masses):  # type: ignore[no-untyped-def]
             for a in range(3):
                 forces[i, a] += (positions[i, a] - positions[j, a]) * weight
     return forces
+
+
+def running_mean(buffer, xs):  # type: ignore[no-untyped-def]
+    """As `loops.running_mean`."""
+    buffer = buffer.copy()
+    means = np.empty_like(xs)
+    for i in range(len(xs)):
+        buffer[i % 64] = xs[i]
+        means[i] = buffer.mean()
+    return means
+
+
+def powers(x, exponent):  # type: ignore[no-untyped-def]
+    """As `loops.powers`."""
+    for _ in range(10_000):
+        x = np.float32(0.1) + x**exponent
+    return x

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..space import Space
 from . import torch_peers
 from .registry import Case, data, workload
@@ -100,3 +102,17 @@ def standardise(space: Space) -> Case:
 @workload("pointwise", "polynomial of degree 9, 1e6", numpy=True, torch=torch_peers.polynomial)
 def polynomial(space: Space) -> Case:
     return Case(space.jnp.polyval, (space.array(data(10)), space.array(data(1_000_000, seed=1))))
+
+
+@workload("pointwise", "remainders, 1e6", numpy=True,
+          torch=lambda torch, x, y: torch.remainder(x, y))  # fmt: skip
+def remainders(space: Space) -> Case:
+    x, y = data(1_000_000, low=-100, high=100), data(1_000_000, seed=1, low=0.5, high=2)
+    return Case(lambda x, y: x % y, (space.array(x), space.array(y)))
+
+
+@workload("pointwise", "integers modulo 17, 1e6", numpy=True,
+          torch=lambda torch, x: torch.remainder(x, 17))  # fmt: skip
+def integer_remainders(space: Space) -> Case:
+    x = np.random.default_rng(0).integers(-1_000_000, 1_000_000, 1_000_000).astype(np.int32)
+    return Case(lambda x: x % 17, (space.array(x),))

@@ -78,6 +78,11 @@ def energy(torch: Any, p: Any) -> Any:
 
 
 # --- indexing
+def dropped(torch: Any, x: Any, i: Any, values: Any) -> Any:
+    inside = i < len(x)
+    return x.index_add(0, i[inside], values[inside])
+
+
 def scatter_add(torch: Any, x: Any, i: Any) -> Any:
     return torch.zeros(1000, dtype=x.dtype).index_add_(0, i, x)
 
