@@ -39,6 +39,7 @@ from pullback.backends.llvm.convert import (
     register_type,
     to_memory,
 )
+from pullback.backends.llvm.forwarded import NONE, write_around
 from pullback.backends.llvm.library import emit_library_call
 from pullback.backends.llvm.literals import BITS as TYPE_BITS
 from pullback.backends.llvm.short_index import Short, short_place, shorten
@@ -140,6 +141,7 @@ class Emitter:
         self.pointers: list[Val] = []  # extra pointers of an outlined function
         self.ahead: Ahead = {}  # by loop, the buffers that are fetched a row ahead, and how far
         self.fetching: dict[Buf, Step] = {}  # of those, the current loop's
+        self.forwarded = NONE  # arrays that the serial loop around writes to and reads in vectors
         self.streaming = False  # whether long operands are fetched by a fixed distance
 
     # ---- values
@@ -307,7 +309,8 @@ class Emitter:
         elif isinstance(s, Store):
             base, at = self.place(s.buf, s.index)
             value, mask = self.val(s.value), self.with_mask(s.mask)
-            store(self.b, s.buf.dtype, base, at, value, mask)
+            if not write_around(self, s.buf, base, at, value, mask):
+                store(self.b, s.buf.dtype, base, at, value, mask)
             self.keep(s.buf, at, value, mask)
         elif isinstance(s, Update):
             self.update(s)
@@ -421,7 +424,8 @@ class Emitter:
                 store(b, dtype, base, at, new, mask)
                 return
             new = self.combine(s.combine, [dtype], [old], [value])[0]
-            store(b, dtype, base, at, new, mask)
+            if not write_around(self, s.buf, base, at, new, mask):
+                store(b, dtype, base, at, new, mask)
             return
         if isinstance(at, Val) and self.uniform(at):
             at = Lin(at, b.lit(0, "i64"), self.lanes, self.width)

@@ -30,6 +30,7 @@ from pullback.backends.llvm.build import FUNCTION_ATTRIBUTES, Val
 from pullback.backends.llvm.byte_tables import tables_of
 from pullback.backends.llvm.convert import register_type
 from pullback.backends.llvm.emit import Emitter
+from pullback.backends.llvm.forwarded import writing_around
 from pullback.backends.llvm.strides import (
     is_unit,
     lane_by_lane,
@@ -87,7 +88,7 @@ class Loops:
             return self.yielded(e, s.yields)
 
         inits = [e.full(e.val(c.init)) for c in s.carry]
-        with e.scratch_of(s.body):
+        with e.scratch_of(s.body), writing_around(e, s.body):
             e.depth += 1
             outs = e.b.loop(lo, hi, step, inits, body)
             e.depth -= 1
@@ -139,7 +140,8 @@ class Loops:
             return [state[0] + 1, *(e.val(y) for y in s.body.yields)]
 
         e.depth += 1
-        outs = b.while_loop([b.lit(0, "i64"), *inits], cond, body)[1:]
+        with writing_around(e, s.body.body):
+            outs = b.while_loop([b.lit(0, "i64"), *inits], cond, body)[1:]
         e.depth -= 1
         for c, v in zip(s.carry, outs, strict=True):
             e.env[c.out] = v
