@@ -415,6 +415,31 @@ def test_few_steps_of_a_function_wait_for_one_another(name, dtype, most):
     assert longest_chain(text) <= most
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize(
+    "name",
+    ["pow", "log", "cbrt", "tan", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh",
+     "atanh", "lgamma", "digamma", "exp", "sin", "erf"],
+)  # fmt: skip
+def test_numbers_one_by_one_and_in_lanes_have_the_same_bits(name, dtype, isa):
+    """Of one number some functions are computed in two lanes, where its bits are integers of
+    vector registers."""
+    kind, r = KINDS[dtype], np.random.default_rng(7)
+    wild = signed(r, log_uniform(r, float(np.finfo(kind).tiny), 1e30))[:200]
+    with np.errstate(over="ignore"):
+        x = np.r_[wild, r.uniform(-9, 9, 100), r.uniform(-1, 1, 100), SPECIAL].astype(kind)
+    xs = [x, r.permutation(x)] if name in ("pow", "atan2") else [x]
+    steps = [(dtype, name, tuple(range(len(xs))))]
+    outs = []
+    for how in ("seq", "vector"):
+        kernel = elementwise(steps, [dtype] * len(xs), dtype, how)
+        outs.append(np.zeros_like(x))
+        run_kernel(kernel, [*xs, outs[-1]], [len(x)], target=isa)
+        if how == "seq" and name == "pow":
+            assert "<2 x i32>" in emit_module(kernel, isa)[0]
+    np.testing.assert_array_equal(outs[0], outs[1])
+
+
 def test_remainders_of_lanes_are_found_at_once(isa):
     """By one division of whole vectors of float32 and fused products; the loop over pieces of
     quotients, in doubles, stands behind a branch."""
