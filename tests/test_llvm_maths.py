@@ -440,6 +440,24 @@ def test_numbers_one_by_one_and_in_lanes_have_the_same_bits(name, dtype, isa):
     np.testing.assert_array_equal(outs[0], outs[1])
 
 
+@pytest.mark.parametrize(
+    ("name", "parts"), [("erf", 1), ("tanh", 1), ("lgamma", 2), ("digamma", 2)]
+)
+def test_vectors_go_without_what_no_number_needs(name, parts, isa):
+    """Far from zero, below it: such parts stand behind branches."""
+    branches = {
+        op: emit_module(elementwise([("f64", op, (0,))], ["f64"], "f64"), isa)[0].count("br i1")
+        for op in ("abs", name)
+    }
+    assert branches[name] >= branches["abs"] + parts
+
+
+def test_cube_roots_divide_nothing(isa):
+    for dtype in ("f32", "f64"):
+        text, _ = emit_module(elementwise([(dtype, "cbrt", (0,))], [dtype], dtype), isa)
+        assert "fdiv" not in text
+
+
 def test_remainders_of_lanes_are_found_at_once(isa):
     """By one division of whole vectors of float32 and fused products; the loop over pieces of
     quotients, in doubles, stands behind a branch."""

@@ -28,6 +28,7 @@ __all__ = [
     "exp_parts",
     "horner",
     "log_double",
+    "nearer_root",
     "nothing_below",
     "polynomial",
     "rint",
@@ -447,23 +448,36 @@ def pow_specials(b: Builder, x: Val, y: Val, a: Val, value: Val) -> Val:
 
 
 def cbrt(b: Builder, x: Val) -> Val:
-    """A third of the exponent, then Halley and Newton; the last step with an exact square."""
+    """The reciprocal cube root without a division; the root from it by a Newton step whose cube is
+    exact."""
     a = b.fabs(x)
     tiny, huge = a < 2.0**-1000, a > 2.0**1000
     a = b.select(tiny, a * 2.0**54, b.select(huge, a * 2.0**-54, a))
-    bits = b.bitcast(a, "i64")
-    high = b.cast("trunc", bits >> 32, "i32")
-    third = b.cast("fptosi", b.cast("sitofp", high, "double") * (1.0 / 3.0), "i32") + 715094163
-    t = b.bitcast(b.cast("zext", third, "i64") << 32, "double")
-    for _ in range(3):
-        c = t * t * t
-        t = t * ((c + a * 2.0) / (c * 2.0 + a))
-    t = b.bitcast(b.bitcast(t, "i64") & -(1 << 30), "double")
-    r = a / (t * t)
-    t = t + t * ((r - t) / (t * 2.0 + r))
+    high = b.cast("trunc", b.bitcast(a, "i64") >> 32, "i32")
+    third = b.cast("fptosi", b.cast("sitofp", high, "double") * (1.0 / 3.0), "i32")
+    about = b.lit(_CBRT_START, "i32") - third
+    r = b.bitcast(b.cast("zext", about, "i64") << 32, "double")  # within a few hundredths
+    for _ in range(2):
+        r = nearer_root(b, a, r)
+    square = r * r
+    t = a * square
+    p, p_low = two_prod(b, t, t)
+    q, q_low = two_prod(b, p, t)
+    left = ((a - q) - q_low) - p_low * t
+    t = b.fma(left, square * (1.0 / 3.0), t)
     t = b.select(tiny, t * 2.0**-18, b.select(huge, t * 2.0**18, t))
     ordinary = (a > 0.0) & (a < INF)
     return b.select(ordinary, b.copysign(t, x), x)
+
+
+_CBRT_START = round(4 / 3 * (1023 - 0.0503) * 2**20)
+
+
+def nearer_root(b: Builder, a: Val, r: Val) -> Val:
+    """A better reciprocal cube root of a than r: with e = 1 - a r**3 the root is
+    r (1 - e)**(-1/3); what is left is a sixth of e**3."""
+    e = b.fma(-(a * r), r * r, 1.0)
+    return b.fma(r * e, b.fma(e, 2.0 / 9.0, 1.0 / 3.0), r)
 
 
 # ---- rounding, remainder
@@ -802,9 +816,13 @@ def tanh(b: Builder, x: Val) -> Val:
         return b.copysign(f / (f + 2.0), x)
     z = x * x
     near = b.fma(x * z, polynomial(b, z, table("TANH", x)), x)
-    e = exp(b, clamp(b, a, 0.0, 22.0) * 2.0)
-    far = b.copysign(1.0 - 2.0 / (e + 1.0), x)
-    return b.select(x.eq(0.0), x, b.select(a < 0.625, near, far))
+
+    def beyond() -> list[Val]:
+        e = exp(b, clamp(b, a, 0.0, 22.0) * 2.0)
+        return [b.select(a < 0.625, near, b.copysign(1.0 - 2.0 / (e + 1.0), x))]
+
+    value = b.if_else(b.any_lane(~(a < 0.625)), beyond, lambda: [near])[0]
+    return b.select(x.eq(0.0), x, value)
 
 
 def _half_exp(b: Builder, a: Val) -> Val:

@@ -14,6 +14,7 @@ from pullback.backends.llvm.maths import (
     SHAPES,
     clamp,
     log_split,
+    nearer_root,
     polynomial,
     pow_specials,
 )
@@ -101,14 +102,14 @@ def pow_wide(b: Builder, x: Val, y: Val) -> Val:
 
 
 def cbrt(b: Builder, x: Val) -> Val:
-    """The reciprocal cube root by Newton's steps, which need no division; the root's own in f64."""
+    """The reciprocal cube root without a division; the root from it in f64."""
     a = b.fabs(x)
     tiny = a < 2.0**-126
     a = b.select(tiny, a * 2.0**24, a)
     third = b.cast("fptosi", b.cast("sitofp", b.bitcast(a, "i32"), "float") * (1.0 / 3.0), "i32")
     r = b.bitcast(b.lit(0x54A21D2A, "i32") - third, "float")  # within a few hundredths
-    for _ in range(3):
-        r = r * b.fma((a * r) * (r * r), -1.0 / 3.0, 4.0 / 3.0)
+    for _ in range(2):
+        r = nearer_root(b, a, r)
     a64, r64 = (b.cast("fpext", v, "double") for v in (a, r))
     square = r64 * r64
     t = a64 * square

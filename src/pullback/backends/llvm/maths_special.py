@@ -74,9 +74,13 @@ def _erf_f32(b: Builder, x: Val) -> Val:
 def erf(b: Builder, x: Val) -> Val:
     if x.t == "float":
         return _erf_f32(b, x)
-    a = b.fabs(x)
-    far = b.copysign(1.0 - _erfc_positive(b, a), x)
-    return b.select(a < 1.0, _erf_near(b, x), far)
+    a, near = b.fabs(x), _erf_near(b, x)
+
+    def beyond() -> list[Val]:
+        far = b.copysign(1.0 - _erfc_positive(b, a), x)
+        return [b.select(a < 1.0, near, far)]
+
+    return b.if_else(b.any_lane(~(a < 1.0)), beyond, lambda: [near])[0]
 
 
 def erfc(b: Builder, x: Val) -> Val:
@@ -167,8 +171,7 @@ def _sin_cos_pi(b: Builder, x: Val) -> tuple[Val, Val]:
 
 def _lgamma(b: Builder, x: Val) -> Val:
     """log |gamma|: Stirling's series from 8, the recurrence down to [1, 2.5], reflection
-    below 0.
-    """
+    below 0; of these, vectors go without what none of their numbers needs."""
     a = b.fabs(x)
     large, small = a >= 8.0, a < 1.0
     y = b.select(large, 1.5, b.select(small, a + 1.0, a), like=x.t)
@@ -180,15 +183,23 @@ def _lgamma(b: Builder, x: Val) -> Val:
     l = log(b, b.select(large | small, a, product))
     near = (y - 1.0) * (y - 2.0) * polynomial(b, y - 1.75, K.LGAMMA_F64)
     near = b.select(small, near - l, near + l)
-    u = 1.0 / b.select(large, a, 8.0)
-    far = b.fma(a - 0.5, l - 1.0, polynomial(b, u * u, _STIRLING) * u + (HALF_LOG_2PI - 0.5))
-    value = b.select(large, b.select(a > 1.0e306, a * (l - 1.0), far), near)
-    sine, _ = _sin_cos_pi(b, a)
-    whole = rint(b, a).eq(a)
-    reflected = log(b, PI / (a * b.fabs(sine))) - value
-    tiny = a < 1.0e-300
-    reflected = b.select(tiny, value, reflected)
-    value = b.select(x < 0.0, b.select(whole, INF, reflected, like=x.t), value)
+
+    def beyond() -> list[Val]:
+        u = 1.0 / b.select(large, a, 8.0)
+        series = polynomial(b, u * u, _STIRLING) * u + (HALF_LOG_2PI - 0.5)
+        far = b.fma(a - 0.5, l - 1.0, series)
+        return [b.select(large, b.select(a > 1.0e306, a * (l - 1.0), far), near)]
+
+    value = b.if_else(b.any_lane(large), beyond, lambda: [near])[0]
+
+    def reflected() -> list[Val]:
+        sine, _ = _sin_cos_pi(b, a)
+        mirrored = log(b, PI / (a * b.fabs(sine))) - value
+        mirrored = b.select(a < 1.0e-300, value, mirrored)
+        mirrored = b.select(rint(b, a).eq(a), INF, mirrored, like=x.t)
+        return [b.select(x < 0.0, mirrored, value)]
+
+    value = b.if_else(b.any_lane(x < 0.0), reflected, lambda: [value])[0]
     value = b.select(a.eq(0.0) | a.eq(INF), INF, value, like=x.t)
     return b.select(x.is_nan(), NAN, value, like=x.t)
 
@@ -210,13 +221,21 @@ def _digamma(b: Builder, x: Val) -> Val:
     den = b.select(small, a, den)
     from_root = (y - K.DIGAMMA_ROOT[0]) - K.DIGAMMA_ROOT[1]
     near = from_root * polynomial(b, y - 1.5, K.DIGAMMA_F64) + num / den
-    u = 1.0 / b.select(large, a, 10.0)
-    far = log(b, a) - b.fma(u * u, polynomial(b, u * u, _DIGAMMA), u * 0.5)
-    value = b.select(large, far, near)
-    sine, cosine = _sin_cos_pi(b, x)
-    reflected = value - PI * cosine / sine
+
+    def beyond() -> list[Val]:
+        u = 1.0 / b.select(large, a, 10.0)
+        far = log(b, a) - b.fma(u * u, polynomial(b, u * u, _DIGAMMA), u * 0.5)
+        return [b.select(large, far, near)]
+
+    value = b.if_else(b.any_lane(large), beyond, lambda: [near])[0]
+
+    def reflected() -> list[Val]:
+        sine, cosine = _sin_cos_pi(b, x)
+        return [b.select(negative, value - PI * cosine / sine, value)]
+
+    value = b.if_else(b.any_lane(negative), reflected, lambda: [value])[0]
     pole = negative & rint(b, x).eq(x)
-    return b.select(pole | x.eq(0.0), NAN, b.select(negative, reflected, value), like=x.t)
+    return b.select(pole | x.eq(0.0), NAN, value, like=x.t)
 
 
 def _bessel(b: Builder, x: Val, order: int, kind: str) -> Val:
