@@ -128,3 +128,16 @@ def test_special_cases(name: str, dtype: type) -> None:
                 if is_a(re, at.real) and is_a(im, at.imag):
                     assert is_result(wanted, got, at.imag, dtype), (number, x, y, kinds, wanted)
                     break
+
+
+@pytest.mark.parametrize("dtype, far", ((np.complex64, 90.0), (np.complex128, 711.0)))
+@pytest.mark.parametrize("name", ("exp", "sinh", "cosh", "sin", "cos"))
+def test_parts_beside_an_infinite_one(name: str, dtype: type, far: float) -> None:
+    """exp(re) may leave the numbers where its product with a sine or cosine does not."""
+    z = np.array([far + 3.1415927j, far + 1e-7j, -far + 1e-7j, far - 2 + 2j, 5 + 1j], dtype)
+    z = 1j * z if name in ("sin", "cos") else z
+    with np.errstate(over="ignore"), pullback.enable_x64(True):
+        got, want = np.asarray(getattr(jnp, name)(z)), getattr(np, name)(z)
+    assert np.isfinite(want).any()
+    for mine, theirs in ((got.real, want.real), (got.imag, want.imag)):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5)

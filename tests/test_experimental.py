@@ -223,9 +223,14 @@ def test_jet_types_and_refusals() -> None:
 
     assert kinds(jet.jet, jnp) == kinds(jax.experimental.jet.jet, jax.numpy)
     assert jet.jet(jnp.sin, (0.0,), ([],)) == (0.0, [])
-    assert jet.jet(lambda x: x * 2, (3,), ([1.0],)) == (6.0, [2.0])  # JAX's product refuses int32
+    for three in (3, np.int32(3)):  # JAX's product refuses int32
+        assert jet.jet(lambda x: x * 2, (three,), ([1.0],)) == (6.0, [2.0])
+    whole: Any = ((np.arange(3, dtype=np.int8),), ([np.ones(3, np.float32)],))
+    got, want = jet.jet(jnp.sin, *whole), jax.experimental.jet.jet(jax.numpy.sin, *whole)
+    assert got[0].dtype == want[0].dtype and got[1][0].dtype == want[1][0].dtype
+    np.testing.assert_allclose(got[1][0], want[1][0], rtol=1e-6)
     for call, kind in (
-        (lambda: jet.jet(lambda x: x * 2, (jnp.int32(3),), ([1.0],)), TypeError),
+        (lambda: jet.jet(lambda x: x, (pb.random.key(3),), ([1.0],)), TypeError),
         (lambda: jet.jet(jnp.sin, (jnp.ones(2),), ([jnp.ones(3)],)), TypeError),
         (lambda: jet.jet(jnp.sin, (), ()), ValueError),
         (lambda: jet.jet(jnp.add, (1.0, 2.0), ([1.0], [1.0, 2.0])), ValueError),

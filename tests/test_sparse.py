@@ -867,3 +867,9 @@ def test_bools_are_stored_as_integers() -> None:
         dense = got.todense()
         assert dense.dtype == np.int32
         np.testing.assert_array_equal(dense, values)
+    for kind in (sparse.COO, sparse.CSR, sparse.CSC):  # XLA refuses JAX's programs for these
+        for made in (kind.fromdense, pullback.jit(lambda m, kind=kind: kind.fromdense(m, nse=5))):
+            stored = made(jnp.asarray(values))
+            assert stored.dtype == np.int32
+            np.testing.assert_array_equal(stored.todense(), values)
+            np.testing.assert_array_equal(stored @ jnp.ones(3, bool), values.sum(1))

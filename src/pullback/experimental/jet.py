@@ -25,6 +25,7 @@ from ..core.jaxpr import ClosedJaxpr, closed_without_consts, eval_jaxpr
 from ..core.symbolic import Zero
 from ..core.trace import Trace, Tracer, current_trace, trace_context, use_trace
 from ..extend import linear_util as lu
+from ..numpy.util import promote_dtypes_inexact
 from ..transforms.jvp import jvp_flat
 from ..transforms.partial_eval import dce_closed
 from . import taylor
@@ -716,8 +717,10 @@ def _counted(x: Series) -> Any:
 
 
 def _operand(x: Any) -> Any:
-    """An argument as an array; Python's integers are taken as floats."""
+    """An argument as an array; integers and bools are taken as floats."""
     x = jnp.asarray(float(x) if type(x) is int else x)
+    if dtypes.is_integer(x.dtype) or dtypes.is_bool(x.dtype):
+        x = promote_dtypes_inexact(x)[0]
     if not differentiable(x):
         raise TypeError(
             f"jet: primals must be of a float or complex type, got {typeof(x).str_short()}. Fix: "

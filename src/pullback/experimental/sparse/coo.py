@@ -14,7 +14,7 @@ import numpy as np
 
 from ... import numpy as jnp
 from .base import JAXSparse, nonzero_size, register
-from .bcoo.storage import scattered
+from .bcoo.storage import addable, scattered
 from .composed import COOInfo, composed
 from .util import CuSparseEfficiencyWarning as CuSparseEfficiencyWarning, Shape as Shape
 
@@ -54,7 +54,7 @@ coo_todense_p = composed("coo_todense", _coo_dense, ("spinfo",))
 
 def coo_elements(mat: Any, *, nse: int, index_dtype: Any) -> tuple[Any, Any, Any]:
     row, col = jnp.nonzero(mat, size=nse, fill_value=mat.shape)
-    data = mat.at[row, col].get(mode="fill", fill_value=0)
+    data = addable(mat.at[row, col].get(mode="fill", fill_value=0))
     stored = row < mat.shape[0]  # what is not, is a zero at the first place
     row, col = jnp.where(stored, row, 0), jnp.where(stored, col, 0)
     return data, row.astype(index_dtype), col.astype(index_dtype)

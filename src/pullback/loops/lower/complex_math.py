@@ -158,23 +158,29 @@ def _without_angle(b: Builder, x: Pair) -> Atom:
 def exp(b: Builder, x: Pair) -> Pair:
     """exp(re) (cos(im) + i sin(im)); where im has no angle, 0 at re = -inf, and an infinite real
     part at inf (C99, G.6.3.1)."""
-    return _exp_of_size(b, x, _r(b, x).exp(x[0]))
+    return _exp_of_size(b, x, _r(b, x).exp)
 
 
 def xla_exp(b: Builder, x: Pair) -> Pair:
     """The same; in float64 of exp(re) as XLA has it."""
     r = _r(b, x)
-    return _exp_of_size(b, x, r.xla_exp(x[0]) if r.d == "f64" else r.exp(x[0]))
+    return _exp_of_size(b, x, r.xla_exp if r.d == "f64" else r.exp)
 
 
-def _exp_of_size(b: Builder, x: Pair, size: Atom) -> Pair:
+# Beyond these exp(x) may be infinite where its product with a cosine or sine is not.
+_LONG = {"f32": 80.0, "f64": 700.0}
+
+
+def _exp_of_size(b: Builder, x: Pair, exp: Callable[[Atom], Atom]) -> Pair:
     r, lost = _r(b, x), _without_angle(b, x)
+    long = r.test("gt", x[0], _LONG[r.d])
+    size = exp(r.where(long, r.mul(0.5, x[0]), x[0]))
+    again = r.where(long, size, 1.0)
     nothing = b.let("and", (lost, r.test("lt", x[0], 0.0)), "bool")
     still = b.let("or", (nothing, r.test("eq", x[1], 0.0)), "bool")
     im = r.where(nothing, 0.0, x[1])
-    return r.mul(size, r.where(lost, 1.0, r.cos(x[1]))), r.where(
-        still, im, r.mul(size, r.sin(x[1]))
-    )
+    re = r.mul(r.mul(size, r.where(lost, 1.0, r.cos(x[1]))), again)
+    return re, r.where(still, im, r.mul(r.mul(size, r.sin(x[1])), again))
 
 
 def _exact_square(r: _Real, x: Atom) -> tuple[Atom, Atom]:
@@ -281,19 +287,31 @@ def _zero_stays(b: Builder, value: Atom, part: Atom, zero: Atom) -> Atom:
     return r.where(lost, zero, value)
 
 
+def _hyperbolic(r: _Real, x: Atom) -> tuple[Atom, Atom, Atom]:
+    """sinh and cosh of x, and a factor of both, 1 unless they may be infinite where their products
+    with cosines and sines are not."""
+    long = r.test("gt", r.abs(x), _LONG[r.d])
+    half = r.where(long, r.mul(0.5, x), x)
+    sinh, cosh = r.sinh(half), r.cosh(half)
+    return sinh, cosh, r.where(long, r.add(cosh, cosh), 1.0)
+
+
 def sinh(b: Builder, x: Pair) -> Pair:
     r = _r(b, x)
     c = r.where(_without_angle(b, x), 1.0, r.cos(x[1]))
-    re, im = r.mul(r.sinh(x[0]), c), r.mul(r.cosh(x[0]), r.sin(x[1]))
+    sinh, cosh, again = _hyperbolic(r, x[0])
+    re, im = r.mul(r.mul(sinh, c), again), r.mul(r.mul(cosh, r.sin(x[1])), again)
     return _zero_stays(b, re, x[0], x[0]), _zero_stays(b, im, x[1], x[1])
 
 
 def cosh(b: Builder, x: Pair) -> Pair:
     r = _r(b, x)
-    im = r.mul(r.sinh(x[0]), r.sin(x[1]))
+    sinh, cosh, again = _hyperbolic(r, x[0])
+    im = r.mul(r.mul(sinh, r.sin(x[1])), again)
     zero = r.mul(r.copysign(r.c(0.0), x[0]), r.copysign(r.c(1.0), x[1]))
     im = _zero_stays(b, _zero_stays(b, im, x[0], zero), x[1], zero)
-    return r.mul(r.cosh(x[0]), r.where(_without_angle(b, x), 1.0, r.cos(x[1]))), im
+    c = r.where(_without_angle(b, x), 1.0, r.cos(x[1]))
+    return r.mul(r.mul(cosh, c), again), im
 
 
 def tanh(b: Builder, x: Pair) -> Pair:

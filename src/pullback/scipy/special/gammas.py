@@ -358,12 +358,9 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
     n1, k1 = jnp.where(valid, N, 1), jnp.where(valid, k, 0)
     whole = (n1 == jnp.round(n1)) & (k1 == jnp.round(k1))
     value = jnp.exp(-jnp.log1p(n1) - betaln(n1 - k1 + 1, k1 + 1))
-    exact = jnp.where(
-        whole & (value < 2.0 ** (20 if typeof(value).dtype != np.float64 else 48)),
-        jnp.round(value),
-        value,
-    )
-    return jnp.where(valid, value + lax.stop_gradient(exact - value), 0)
+    few = whole & (value < 2.0 ** (20 if typeof(value).dtype != np.float64 else 48))
+    parts = jnp.where(few, jnp.round(value) - value, 0)  # of infinity there are none
+    return jnp.where(valid, value + lax.stop_gradient(parts), 0)
 
 
 @custom_jvp

@@ -10,6 +10,7 @@ from ....core.trace import Tracer
 from ....primitives.common import as_int
 from ..composed import SparseInfo, composed, info
 from .storage import (
+    addable,
     batched,
     beside,
     columns_of,
@@ -84,10 +85,7 @@ def _fromdense(
         return jnp.stack(found, 1).astype(index_dtype)
 
     indices = batched(places, n_batch)(_mask(mat, n_batch, n_dense))
-    data = _extract(mat, indices, n_batch)
-    if data.dtype == bool:
-        data = jnp.where(data, data, 0)  # integers: elements at one place add up
-    return data, indices
+    return addable(_extract(mat, indices, n_batch)), indices
 
 
 bcoo_fromdense_p = composed(

@@ -225,6 +225,11 @@ def kept(ok: Any, data: Any, indices: Any, sparse: Sequence[int]) -> tuple[Any, 
     return jnp.where(beside(ok, data), data, 0), jnp.where(ok[..., None], indices, pad)
 
 
+def addable(data: Any) -> Any:
+    """Elements that are stored: integers for bools, since those of one place add up."""
+    return jnp.where(data, data, 0) if data.dtype == bool else data
+
+
 def scattered(shape: Sequence[int], at: Sequence[Any], values: Any, in_order: bool = False) -> Any:
     """Zeros of this shape, to which values are added at places; those outside of it are dropped.
     `in_order`: the places follow each other.
