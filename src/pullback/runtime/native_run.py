@@ -9,7 +9,7 @@ arguments are held and pinned.
 
 from __future__ import annotations
 
-from pullback.backends.llvm.table import CANCEL, CONTEXT_BYTES, NUM_THREADS, POOL
+from pullback.backends.llvm.table import AT_UNFINISHED, CANCEL, CONTEXT_BYTES, NUM_THREADS, POOL
 from pullback.runtime import native_layout as L
 from pullback.runtime.native_build import Fn, string
 from pullback.runtime.native_operands import only_array
@@ -374,7 +374,7 @@ def _execute() -> Fn:
     )  # fmt: skip
     f.when(f.is_null(x), "clean")
     f.decref(x)
-    f.st("i64", f.op("add", step, 1), pc)
+    f.st("i64", f.op("and", f.op("add", step, 1), AT_UNFINISHED - 1), pc)
     f.go("enter")
     f.at("clean")
     f.do(f"call void {f.ld('ptr', '%e', L.E_CLEANUP)}(ptr {plan}, ptr %slots, ptr {ctx})")

@@ -223,7 +223,7 @@ def _program(tree: Any, words: list[int], held: list[Any], depth: int) -> int | 
 class Entry:
     """What runs when a key is met. Holds everything that the native side has only addresses of."""
 
-    __slots__ = ("__weakref__", "address", "config", "keep", "on_error", "on_host", "words")
+    __slots__ = ("__weakref__", "address", "config", "keep", "on_error", "on_host", "plan", "words")
 
     def __init__(self, key: Sequence[int], keep: Sequence[Any]) -> None:
         self.keep: list[Any] = list(keep)
@@ -232,6 +232,7 @@ class Entry:
         self.address = 0
         self.on_error: Callable[[int, int, int], Any] | None = None
         self.on_host: Callable[[int, int, int], Any] | None = None
+        self.plan: llvm.Plan | None = None
 
     def block(self, words: Sequence[int]) -> int:
         """The address of words that live as long as the entry."""
@@ -448,7 +449,7 @@ def plan_entry(
         )  # fmt: skip
     except ValueError:
         return None
-    entry.on_error = on_error
+    entry.on_error, entry.plan = on_error, plan
     if on_host is not None:
         words = plan.slot_words
         entry.on_host = lambda pc, address, ctx: on_host(
@@ -780,6 +781,9 @@ def _on_error(entry: Entry, pc: int, code: int, equation: int) -> None:
 
 
 def _on_host(entry: Entry, pc: int, slots: int, ctx: int) -> None:
+    """What a plan stops for and goes on after: a host step, a kernel without good code."""
+    if entry.plan is not None and entry.plan.finishes(pc):
+        return
     if entry.on_host is None:
         raise RuntimeError(
             "internal error in pullback: a plan with host steps was run without them"

@@ -23,6 +23,7 @@ from pullback.backends.llvm.emit import Emitter, Module
 from pullback.backends.llvm.emit_kinds import AllLoops
 from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.kept import load_text
+from pullback.backends.llvm.patch_while import begins_again
 from pullback.backends.llvm.patched import patched
 from pullback.backends.llvm.stencils import provided
 from pullback.backends.llvm.table import function_offset, provide
@@ -493,7 +494,7 @@ class _Ordered:
         """Code without LLVM, where quick code does and all of the kernel is covered."""
         kernel, haste = self.kernel, self.haste
         stencils = provided(target) if haste.kernel else None
-        if stencils is None or waits(kernel) or _debug():
+        if stencils is None or (waits(kernel) and not begins_again(kernel)) or _debug():
             return None
         start = time.perf_counter()
         how = haste.divided, self.dims, haste.patience, haste.sharing

@@ -20,7 +20,7 @@ import numpy as np
 from pullback import errors
 from pullback.backends.llvm import tier
 from pullback.backends.llvm.compiler import CompiledKernel
-from pullback.backends.llvm.table import function_offset
+from pullback.backends.llvm.table import AT_UNFINISHED, function_offset
 from pullback.backends.llvm.threads import Context, runtime
 from pullback.lazy_imports import lazy_module
 from pullback.loops.ir import Const
@@ -116,6 +116,7 @@ class Plan:
         # Steps whose code could be better: their numbers and kernels, and the three words before
         # their scalars that `pb_timed` reads (native.py).
         self.hasty: list[tuple[int, CompiledKernel, Any]] = []
+        self.first: dict[int, CompiledKernel] = {}  # those that there were at first
         # The cycles that they have taken: outside of tile functions, and of kernels that call them.
         self.spent = array("q", [0, 0])
         # The seconds that good code would take for a run of the plan, by the former's kernels.
@@ -186,6 +187,7 @@ class Plan:
         total = self.spent.buffer_info()[0] + 8 * multiplies
         numbers = self._words([total, 0, kernel.address, *scalars]) + 24
         self.hasty.append((len(self.steps), kernel, self.keep[-1]))
+        self.first[len(self.steps)] = kernel
         return runtime().code.symbols["pb_timed"], numbers
 
     def alloc(self, slot: int, nbytes: int, size_slot: int = -1) -> int:
@@ -307,15 +309,34 @@ class Plan:
             if not status & 1:
                 raise PlanError(*ctx.error, pc)
             try:
-                if host is None:
-                    raise RuntimeError(
-                        "internal error in pullback: a plan with host steps was run without them"
-                    )
-                host(self.steps[pc][1])
+                if not self.finishes(pc):
+                    if host is None:
+                        raise RuntimeError(
+                            "internal error in pullback: a plan with host steps was run without "
+                            "them"
+                        )
+                    host(self.steps[pc][1])
             except BaseException:
                 cleanup(self.head, slots, ctx.address)
                 raise
-            pc += 1
+            pc = (pc + 1) % AT_UNFINISHED
+
+    def finishes(self, stopped: int) -> bool:
+        """Whether a run has stopped at a step whose first code has given up (patch_while.py), which
+        has good code then, and begins again."""
+        if stopped < AT_UNFINISHED - 1:
+            return False
+        step = (stopped + 1) % AT_UNFINISHED
+        kernel = self.first[step]
+        self.table[8 * step + 1] = kernel.improved()
+        if kernel.source is not None:
+            raise RuntimeError(
+                f"{kernel.name} takes long, and better code for it could not be made. "
+                "Fix: PULLBACK_STENCILS=0, and report this."
+            )
+        self.hasty[:] = [entry for entry in self.hasty if entry[0] != step]
+        self._effort = -1.0
+        return True
 
 
 _prototypes: dict[bool, tuple[Any, Any]] = {}

@@ -5,12 +5,20 @@ for signals, argument reduction. One module, cached like a kernel.
 from __future__ import annotations
 
 from pullback.backends.llvm.pool_text import pool_text
-from pullback.backends.llvm.table import NEXT_CHECK, function_offset
+from pullback.backends.llvm.table import (
+    AT_UNFINISHED,
+    NEXT_CHECK,
+    UNFINISHED,
+    function_offset,
+)
 from pullback.backends.llvm.target import Target
 
 __all__ = ["runtime_text"]
 
-_NUMBERS = {"check_cycles": 100_000_000, "next_check": NEXT_CHECK}
+_NUMBERS = {
+    "check_cycles": 100_000_000, "next_check": NEXT_CHECK, "unfinished": UNFINISHED,
+    "before_step": AT_UNFINISHED - 1,
+}  # fmt: skip
 _CHECK_NAMES = (
     "gil_ensure", "gil_release", "pthread_self", "main_thread", "check_signals", "error_fetch",
     "pending_error", "pending_value", "pending_traceback",
@@ -274,6 +282,16 @@ invoke:
  %fine = icmp eq i32 %status, 0
  br i1 %fine, label %advance, label %failed
 failed:
+ %again = icmp eq i32 %status, {unfinished}
+ br i1 %again, label %unfinished, label %error
+unfinished:
+ store i64 0, ptr %epc
+{restore_fp}
+ %u1 = add i64 %pc, {before_step}
+ %u2 = mul i64 %u1, 2
+ %u3 = add i64 %u2, 1
+ ret i64 %u3
+error:
  %have = load i64, ptr %epc
  %none = icmp eq i64 %have, 0
  %code = zext i32 %status to i64

@@ -53,6 +53,7 @@ from pullback.loops.ir import (
     Turn,
     Update,
     Var,
+    While,
 )  # fmt: skip
 from pullback.loops.ops import FLOATS, SIGNED, storage_bytes
 from pullback.loops.tiles import is_tile, panel_width
@@ -293,6 +294,10 @@ class Statements(Code):
 
     def loops(self, s: For) -> None:
         """A loop of any kind (patched.py)."""
+        raise NotImplementedError
+
+    def unknown(self, s: While) -> None:
+        """A loop of unknown length (patch_while.py)."""
         raise NotImplementedError
 
     @contextmanager
@@ -731,6 +736,7 @@ class _Rules(dict[type, Callable[[Statements, Any], None]]):
 _RULES = _Rules({
     Let: Statements.let, Load: Statements.load, Store: Statements.store,
     Update: Statements.update,
-    For: lambda e, s: e.loops(s), If: Statements.branch, Alloc: Statements.alloc,
+    For: lambda e, s: e.loops(s), While: lambda e, s: e.unknown(s),
+    If: Statements.branch, Alloc: Statements.alloc,
     Turn: Statements.turn, Call: Statements.call,
 })  # fmt: skip

@@ -46,8 +46,8 @@ from pullback.backends.llvm.patch_code import (
     Refused,
     word,
 )  # fmt: skip
-from pullback.backends.llvm.patch_prefixes import Prefixes
 from pullback.backends.llvm.patch_registers import NOTHING_HELD
+from pullback.backends.llvm.patch_while import STENCIL, Whiles
 from pullback.backends.llvm.stencil_text import NARROW, slot_bytes
 from pullback.backends.llvm.stencils import Stencils
 from pullback.backends.llvm.strides import is_unit
@@ -70,10 +70,6 @@ from pullback.loops.ir import (
 from pullback.loops.ops import FLOATS, identity_of, storage_bytes
 
 __all__ = ["patched"]
-
-
-# Seconds that a stencil for an addition takes: its operands and its result go through memory.
-STENCIL = 1e-9
 
 
 def patched(
@@ -100,10 +96,8 @@ def patched(
 CANCELLED = b"\x48\x8b\x07\x48\x8b\x40" + bytes([CANCEL]) + b"\x83\x38\x00"
 
 
-class _Loops(Prefixes):
+class _Loops(Whiles):
     """The function of a kernel, with its loops."""
-
-    patience = math.inf  # seconds that a run may take
 
     def loop(
         self, index: int, lo: Atom | int, hi: int, step: Atom | int, body: Callable[[], None],

@@ -14,6 +14,7 @@ from pullback.loops.tiles import TILE_NAMES
 
 __all__ = [
     "ALLOC",
+    "AT_UNFINISHED",
     "CANCEL",
     "CONTEXT_BYTES",
     "ERROR_CODE",
@@ -27,6 +28,7 @@ __all__ = [
     "POOL",
     "TABLE",
     "TABLE_ENTRIES",
+    "UNFINISHED",
     "attach",
     "function_offset",
     "provide",
@@ -37,6 +39,10 @@ ALLOC, FREE, PARALLEL_FOR, CANCEL, ERROR_EQUATION, ERROR_CODE, TABLE, NUM_THREAD
 POOL = 64  # ours: the thread pool's state
 NEXT_CHECK = 72  # ours: the cycle count from which a loop looks for signals again
 CONTEXT_BYTES = 128
+# A kernel's result: its first code has given up, and good code is to begin again (patch_while.py).
+UNFINISHED = 9
+# What the driver tells of such a step: its number less one, as what goes on behind it, and this.
+AT_UNFINISHED = 1 << 40
 TABLE_ENTRIES = 512
 
 # The C library's functions of doubles that kernels call: double f(double, ...).
