@@ -76,16 +76,20 @@ def only_for_types(node: ast.AST) -> bool:
     )  # fmt: skip
 
 
+# Where statements stand in statements: no expression has any.
+BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
 def imports(node: ast.AST, inside: bool = False) -> Iterator[tuple[ast.stmt, bool]]:
     """Every import statement that runs, and whether it stands inside a function."""
-    for child in ast.iter_child_nodes(node):
+    for child in (x for name in BODIES for x in getattr(node, name, ())):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child, inside
         elif isinstance(child, ast.If) and only_for_types(child):
             for other in child.orelse:
                 yield from imports(other, inside)
         else:
-            local = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            local = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             yield from imports(child, inside or local)
 
 

@@ -73,15 +73,7 @@ def pmap(
 
     Raises ValueError if the axis is longer than there are devices.
     """
-    check_callable(fun)
-    for name, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
-        if not all(type(a) is int or a is None for a in tree.leaves(axes)):
-            raise TypeError(
-                f"pmap {name} must be an int, None, or (nested) container with those types as "
-                f"leaves, but got {axes}."
-            )
-    if devices is not None and not len(devices):
-        raise ValueError("'devices' argument to pmap must be non-empty, or None.")
+    _check_pmap(fun, in_axes, out_axes, devices)
     available = list(local_devices(backend=backend) if devices is None else devices)
     static = as_tuple(static_broadcasted_argnums, "static_broadcasted_argnums")
     donated = as_tuple(donate_argnums, "donate_argnums")
@@ -110,35 +102,62 @@ def pmap(
     @take_names(fun, ())
     @boundary
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
-        if static and max(static) >= len(args):
-            raise ValueError(
-                f"pmapped function has static_broadcasted_argnums={static} but was called with "
-                f"only {len(args)} positional argument{'s' if len(args) > 1 else ''}. All static "
-                "broadcasted arguments must be passed positionally."
-            )
-        _check_static(fun, args, static)
-        length = _axis_length(args, kwargs, in_axes, static)
-        if axis_size is not None and length not in (None, axis_size):
-            raise ValueError(
-                f"Specified axis_size {axis_size} doesn't match received axis_size {length}. Fix: "
-                "leave it out."
-            )
-        size = axis_size or length
-        if size is None:
-            raise ValueError(
-                "pmap requires at least one argument with a mapped axis. Fix: pass an array with "
-                "an axis of one element a device, or axis_size."
-            )
-        if size is not None and size > len(available):
-            raise IndivisibleError(
-                f"compiling computation `{getattr(fun, '__name__', fun)}` that requires {size} "
-                f"logical devices, but only {len(available)} devices are available (num_replicas="
-                f"{size}). Fix: vmap instead of pmap, or a shorter mapped axis."
-            )
+        _check_call(fun, args, kwargs, in_axes, static, axis_size, len(available))
         return compiled(*args, **kwargs)
 
     pmap_f.lower = compiled.lower
     return pmap_f
+
+
+def _check_pmap(fun: Any, in_axes: Any, out_axes: Any, devices: Any) -> None:
+    """What pmap itself is given."""
+    check_callable(fun)
+    for name, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        if not all(type(a) is int or a is None for a in tree.leaves(axes)):
+            raise TypeError(
+                f"pmap {name} must be an int, None, or (nested) container with those types as "
+                f"leaves, but got {axes}."
+            )
+    if devices is not None and not len(devices):
+        raise ValueError("'devices' argument to pmap must be non-empty, or None.")
+
+
+def _check_call(
+    fun: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    in_axes: Any,
+    static: tuple[int, ...],
+    axis_size: int | None,
+    available: int,
+) -> None:
+    """What a function that was mapped by pmap is called with: static arguments by position, and a
+    mapped axis that has as many elements as devices are available, at most."""
+    if static and max(static) >= len(args):
+        raise ValueError(
+            f"pmapped function has static_broadcasted_argnums={static} but was called with "
+            f"only {len(args)} positional argument{'s' if len(args) > 1 else ''}. All static "
+            "broadcasted arguments must be passed positionally."
+        )
+    _check_static(fun, args, static)
+    length = _axis_length(args, kwargs, in_axes, static)
+    if axis_size is not None and length not in (None, axis_size):
+        raise ValueError(
+            f"Specified axis_size {axis_size} doesn't match received axis_size {length}. Fix: "
+            "leave it out."
+        )
+    size = axis_size or length
+    if size is None:
+        raise ValueError(
+            "pmap requires at least one argument with a mapped axis. Fix: pass an array with "
+            "an axis of one element a device, or axis_size."
+        )
+    if size > available:
+        raise IndivisibleError(
+            f"compiling computation `{getattr(fun, '__name__', fun)}` that requires {size} "
+            f"logical devices, but only {available} devices are available (num_replicas="
+            f"{size}). Fix: vmap instead of pmap, or a shorter mapped axis."
+        )
 
 
 def _on_each(
