@@ -128,6 +128,23 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
         return _blocked_dot(g, x, y, shape, dtype, acc, (xb, xf, xc), (yb, yf, yc))
     for operand, reuse in ((x, n), (y, m)):
         operand.reuse = max(operand.reuse, reuse)
+    return _reduced_dot(g, x, y, dtype, acc, (xb, xf, xc), (yb, yf, yc), selects)
+
+
+def _reduced_dot(
+    g: Graph,
+    x: Node,
+    y: Node,
+    dtype: str,
+    acc: str,
+    x_axes: tuple[Any, Any, Any],
+    y_axes: tuple[Any, Any, Any],
+    selects: bool,
+) -> Node:
+    """A product as a reduction, which fuses with what surrounds it; the axes are those of the
+    batch, free and contracted ones. With `selects`, x or y is a mask of the other."""
+    (xb, xf, xc), (yb, yf, yc) = x_axes, y_axes
+    m, n = math.prod(x.shape[k] for k in xf), math.prod(y.shape[k] for k in yf)
     nb, nm, nn = len(xb), len(xf), len(yf)
     # Lanes run along a free axis where one is contiguous. In loops, the matrix of a product with
     # a vector is turned for that beforehand.
@@ -141,27 +158,8 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
             y, (yb, yc, yf) = found, _in_order(nb, len(yc), nn)
     if not yf and m > 1 and max(xf) == len(x.shape) - 1:
         x, y, xb, yb, xc, yc, xf, yf, nm, nn = y, x, yb, xb, yc, xc, yf, xf, nn, nm
-    # Where rows of the right operand are contiguous, lanes run along them and the contracted index
-    # runs outside.
-    wide = math.prod(y.shape[k] for k in yf) > 1
-    across = wide and max(yf) == len(y.shape) - 1
-    first = nb + nm
-    k_axes = (
-        tuple(range(first, first + len(xc)))
-        if across
-        else tuple(range(first + nn, first + nn + len(xc)))
-    )
-    n_axes = (
-        tuple(range(first + len(xc), first + len(xc) + nn))
-        if across
-        else tuple(range(first, first + nn))
-    )
-    b_axes = tuple(range(nb))
-    if not xf and not yf and _batch_last(x, xb) and _batch_last(y, yb):
-        b_axes = (*range(nb - 1), nb - 1 + len(xc))
-        k_axes = tuple(range(nb - 1, nb - 1 + len(xc)))
-    m_axes = tuple(range(nb, first))
-    space = [0] * (first + nn + len(xc))
+    b_axes, m_axes, n_axes, k_axes = _loop_order(x, y, (xb, xf, xc), (yb, yf, yc))
+    space = [0] * (nb + nm + nn + len(xc))
     xa, ya = (
         _places(x, (*xb, *xf, *xc), (*b_axes, *m_axes, *k_axes)),
         _places(y, (*yb, *yf, *yc), (*b_axes, *n_axes, *k_axes)),
@@ -178,6 +176,34 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
         return term(b, u, v, x.dtype, y.dtype, acc)
 
     return contraction(g, tuple(space), k_axes, dtype, acc, element, [(x, xa), (y, ya)])
+
+
+def _loop_order(
+    x: Node, y: Node, x_axes: tuple[Any, Any, Any], y_axes: tuple[Any, Any, Any]
+) -> tuple[tuple[int, ...], ...]:
+    """The places of the batch's, x's, y's and the contracted axes among the loops of a product."""
+    (xb, xf, xc), (_, yf, _) = x_axes, y_axes
+    nb, nm, nn = len(xb), len(xf), len(yf)
+    # Where rows of the right operand are contiguous, lanes run along them and the contracted index
+    # runs outside.
+    wide = math.prod(y.shape[k] for k in yf) > 1
+    across = wide and max(yf) == len(y.shape) - 1
+    first = nb + nm
+    k_axes = (
+        tuple(range(first, first + len(xc)))
+        if across
+        else tuple(range(first + nn, first + nn + len(xc)))
+    )
+    n_axes = (
+        tuple(range(first + len(xc), first + len(xc) + nn))
+        if across
+        else tuple(range(first, first + nn))
+    )
+    b_axes = tuple(range(nb))
+    if not xf and not yf and _batch_last(x, xb) and _batch_last(y, y_axes[0]):
+        b_axes = (*range(nb - 1), nb - 1 + len(xc))
+        k_axes = tuple(range(nb - 1, nb - 1 + len(xc)))
+    return b_axes, tuple(range(nb, first)), n_axes, k_axes
 
 
 def _batch_last(x: Node, batch: Sequence[int]) -> bool:
