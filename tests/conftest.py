@@ -7,6 +7,7 @@ work in the process of the tests (beside.py).
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import importlib.abc
@@ -25,14 +26,13 @@ import numpy as np
 import oracle_flags
 import pytest
 
-assert oracle_flags.FLAGS  # imported for what it sets, before anything imports jax
-
 hypothesis.settings.register_profile(
     "pullback", deadline=None, print_blob=True, derandomize=True, database=None
 )
 hypothesis.settings.load_profile("pullback")
 
 CACHE_VARIABLE = "PULLBACK_CACHE_DIR"
+ORACLE_CACHE_VARIABLE = "PULLBACK_TESTS_ORACLE_CACHE"
 ORACLE_VARIABLE = "PULLBACK_SEEDS_ORACLE"
 
 
@@ -69,19 +69,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One empty kernel cache a run, shared by its workers: no test sees an earlier one."""
-    if not hasattr(config, "workerinput") and CACHE_VARIABLE not in os.environ:
-        os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="pullback-tests-")
-        config.add_cleanup(_remove_cache)
+    """One empty cache of kernels a run, and one of the oracle's programs, shared by its workers: no
+    test sees an earlier one."""
+    if hasattr(config, "workerinput"):
+        return
+    for variable in (CACHE_VARIABLE, ORACLE_CACHE_VARIABLE):
+        if variable not in os.environ:
+            os.environ[variable] = tempfile.mkdtemp(prefix="pullback-tests-")
+            config.add_cleanup(functools.partial(_remove_cache, variable))
 
 
 def pytest_collection_finish() -> None:
-    """Garbage is collected often, and what stays for the whole run, the tests and all imported
-    modules, is not looked through each time. Each program that real JAX compiles leaves a context
-    of MLIR in a cycle, and the more of them are alive the longer everything in MLIR takes."""
+    """What stays for the whole run, the tests and all imported modules, is not looked through in
+    each collection of garbage, and collections are rare. Real JAX, if anybody has imported it,
+    shares what it compiles."""
+    if "jax" in sys.modules:
+        oracle_flags.share_contexts()
+        oracle_flags.keep_programs(os.environ[ORACLE_CACHE_VARIABLE])
     gc.collect()
     gc.freeze()
-    gc.set_threshold(700, 10, 2)
+    gc.set_threshold(5000, 20, 20)
 
 
 @pytest.fixture(autouse=True)
@@ -131,8 +138,8 @@ def at_rest(few_objects: None) -> Iterator[None]:
         gc.enable()
 
 
-def _remove_cache() -> None:
-    shutil.rmtree(os.environ.pop(CACHE_VARIABLE), ignore_errors=True)
+def _remove_cache(variable: str) -> None:
+    shutil.rmtree(os.environ.pop(variable), ignore_errors=True)
 
 
 MUCH = 2 << 30  # bytes that a worker of the suite may hold, and a half of it more

@@ -617,19 +617,8 @@ __all__ = [
     _n
     for _n in _builtins.dir()
     if not _n.startswith("_")
-    and _n
-    not in (
-        "annotations",
-        "iterable",
-        *(
-            "arithmetic array_api_info array_methods averages choosing comparison complex_parts "
-            "creation cumulative einsums elementary histograms index_sets index_tricks indexing "
-            "joining logic manipulation nan_reductions nonzeros operators padding polynomial "
-            "products putting quantiles ranges reductions rounding scalar_types scatter "
-            "selecting sets signals sorting tables taking ufunc_api ufuncs ufuncs_more util "
-            "vectorizing"
-        ).split(),
-    )
+    and _n not in ("annotations", "iterable")
+    and not isinstance(globals()[_n], type(_builtins))  # a module of ours
 ]
 
 _install(globals(), __all__)
