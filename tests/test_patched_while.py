@@ -214,3 +214,20 @@ assert os.waitpid(child, 0)[1] == 0
 assert int(f({LONG})) == {LONG}
 """
     subprocess.run([sys.executable, "-c", code], check=True, env=dict(os.environ), timeout=120)
+
+
+def test_what_is_read_again_is_not_written_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Results of a scan whose steps have such loops do not lie in a donated argument that the scan
+    goes through: it begins again."""
+    monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
+
+    def f(n: Any, xs: Any) -> Any:
+        body = lambda c: (c[0] + 1, jnp.abs(c[1]) + 1)
+        one = lambda x: lax.while_loop(lambda c: c[0] < n, body, (0, x))[1]
+        return lax.scan(lambda c, x: (c, one(x)), 0, xs)[1]
+
+    again = pb.jit(f, donate_argnums=1)(100_000, jnp.array(X))
+    want = pb.jit(f)(100_000, X)
+    np.testing.assert_array_equal(again, want)

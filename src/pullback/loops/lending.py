@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pullback.loops import buffers, plan
+from pullback.loops.canon import waits
 from pullback.loops.ir import Kernel
 from pullback.loops.lower.graph import Slot
 
@@ -85,6 +86,8 @@ class Lender:
             return end < start
         s = self.steps[end]
         if not isinstance(s, plan.KernelStep) or s.bufs.count(old) != 1 or s.bufs.count(new) != 1:
+            return False
+        if waits(self.kernels[s.kernel]):  # its first code may give up, and good code begin again
             return False
         if s.kernel not in self.found:
             self.found[s.kernel] = buffers.accesses(self.kernels[s.kernel].body)
