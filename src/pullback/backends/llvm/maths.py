@@ -532,8 +532,8 @@ def rem(b: Builder, x: Val, y: Val) -> Val:
         """The quotient is off by one at most, and what is left a multiple of the divisor's last
         place below twice the divisor: the product and both sums are exact."""
         left = b.fma(-trunc(b, quotient), d, a)
-        left = b.select(left < 0.0, left + d, left)
-        return [b.copysign(b.select(left >= d, left - d, left), x)]
+        below = b.select(left >= d, left - d, left)
+        return [b.copysign(b.select(left < 0.0, left + d, below), x)]
 
     return b.if_else(b.any_lane(large), lambda: [_rem_in_pieces(b, x, y)], at_once)[0]
 
