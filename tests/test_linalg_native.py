@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -114,6 +115,30 @@ def test_many_right_sides(shape: Any, count: int, dtype: str) -> None:
 
 
 QRS = [(3, 3), (7, 2, 2), (5, 4, 3), (6, 3, 4), (9, 8, 5), (9, 5, 8), (17, 16, 16), (5, 1, 3)]
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("dtype", "fdFD")
+def test_many_right_sides_are_shared_by_our_threads(dtype: str, left: bool) -> None:
+    """In parts that sizes alone tell, whatever the number of threads: the library's own wait for
+    one another."""
+    n, sides = 120, 600
+    a = normal(n, n, dtype=dtype) / 8 + 4 * np.eye(n, dtype=dtype)
+    y = normal(*((n, sides) if left else (sides, n)), dtype=dtype)
+    with pb.enable_x64(dtype in "dD"):
+        for transpose, lower in ((False, True), (True, False)):
+            options = {"left_side": left, "lower": lower, "transpose_a": transpose}
+            f = functools.partial(LINALG.triangular_solve, **options)
+            with jax.enable_x64(dtype in "dD"):
+                want = jax.lax.linalg.triangular_solve(a, y, **options)
+            close(f(a, y), want, dtype)
+            closed = pb.make_jaxpr(f)(a, y)
+            (kernel,) = pipeline.compile_jaxpr(closed, lambda eqn: rule_of(eqn.primitive)).kernels
+            parallel = re.findall(r"for parallel \S+ in 0:i64\.\.4:i64", show_kernel(kernel))
+            assert len(parallel) == 1
+            with pb.num_threads(1):
+                alone = np.asarray(pb.jit(f)(a, y))
+            assert alone.tobytes() == np.asarray(pb.jit(f)(a, y)).tobytes()
 
 
 @pytest.mark.parametrize("shape", QRS, ids=str)

@@ -213,9 +213,9 @@ def body_cost(stmts: Iterable[Stmt]) -> float:
         elif isinstance(s, Turn):
             total += 2.0
         else:
-            library = isinstance(s, Call) and any(k == "fortran" for k, _ in s.attrs)
-            tile = isinstance(s, Call) and is_tile(s.name)
-            total += 20_000.0 if tile else 2000.0 if library else 100.0
+            known = dict(s.attrs) if isinstance(s, Call) else {}
+            library = 200_000.0 if "long" in known else 2000.0 if "fortran" in known else 100.0
+            total += 20_000.0 if isinstance(s, Call) and is_tile(s.name) else library
     return total
 
 

@@ -241,8 +241,10 @@ def all_finite(b: Builder, m: Matrix, rows: int, columns: int) -> Atom:
 
 
 # --- calls ---
-def integer(b: Builder, n: int) -> Atom:
-    """A size as LAPACK takes it."""
+def integer(b: Builder, n: int | Atom) -> Atom:
+    """A size as LAPACK takes it, if it is not one already."""
+    if not isinstance(n, int):
+        return n
     d = b.dim(n)
     return Const(n, "i32") if isinstance(d, Const) else b.let("convert", (d,), "i32")
 
@@ -274,10 +276,11 @@ def _letters(form: str) -> list[str]:
 
 
 def run(
-    b: Builder, name: str, form: str, args: Sequence[Any], dtype: str = "", results: int = 1
-) -> Var | None:
+    b: Builder, name: str, form: str, args: Sequence[Any], dtype: str = "", results: int = 1,
+    long: bool = False,
+) -> Var | None:  # fmt: skip
     """Calls a routine; its `info`. Arguments: characters, sizes, matrices (or buffers), after an
-    "o" the offset, WORK and LWORK."""
+    "o" the offset, WORK and LWORK. `long` if a call takes longer than to share it with threads."""
     args = list(args)
     if WORK in args:
         plain = tuple(None if isinstance(a, (Matrix, Buf)) else _plain(a) for a in args)
@@ -297,7 +300,8 @@ def run(
         else:
             given.append(integer(b, a))
     outs = tuple(b.var("i32", b.depth) for _ in range(results))
-    b.emit(Call(outs, name, tuple(given), (("fortran", form),)))
+    attrs = (("fortran", form), *((("long", True),) if long else ()))
+    b.emit(Call(outs, name, tuple(given), attrs))
     return outs[0] if outs else None
 
 

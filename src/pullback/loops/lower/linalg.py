@@ -201,12 +201,42 @@ def _triangular_solve(g: Graph, ins: list[Node], outs: Outs, params: dict[str, A
             place: tuple[Buf, Index] = m.buf, 0
         else:
             place = slot_place(b, a.slot, a.shape, a.dtype, where)
-        target = slot_place(b, out.slot, out.shape, out.dtype, where)
-        sizes = [*options, columns, rows]
-        run(b, name, "ccccssposos", [*sizes, alpha, *place, n, *target, columns], results=0)
+        buf, start = slot_place(b, out.slot, out.shape, out.dtype, where)
+
+        def some(first: Index, count: Any, long: bool) -> None:
+            sizes = [*options, *((count, rows) if left else (columns, count))]
+            apart = (1 if left else columns) * (2 if a.dtype in COMPLEX else 1)  # in words
+            at = b.add(start, b.mul(first, apart))
+            args = [*sizes, alpha, *place, n, buf, at, columns]
+            run(b, name, "ccccssposos", args, results=0, long=long)
+
+        _shared(b, columns if left else rows, math.prod(batch) == 1 and work >= MUCH, some)
 
     work = float(n * rows * columns)
     return _stack_op(g, "triangular_solve", ins, outs, batch, work, one, ["buffer", "once"])[0]
+
+
+# Of many right sides a routine has so many at a time, over our threads: each call is on one thread,
+# as the library's own wait for one another without sleeping.
+SIDES, MOST_PARTS, MUCH = 128, 8, 4e6
+
+
+def _shared(b: Builder, sides: int, much: bool, some: Callable[[Index, Any, bool], None]) -> None:
+    """Solves for right sides, which do not depend on each other: `some(first, count, long)`, in
+    parts that depend on sizes alone."""
+    parts = min(MOST_PARTS, sides // SIDES) if much else 1
+    if parts < 2:
+        some(0, sides, False)
+        return
+    step = -(-sides // parts)
+
+    def part(k: Index) -> None:
+        first = b.mul(k, step)
+        left = b.let("sub", (b.dim(sides), b.atom(first)), "i64")
+        count = b.let("min", (b.dim(step), left), "i64")
+        some(first, b.let("convert", (count,), "i32"), True)
+
+    each(b, -(-sides // step), "parallel", part)
 
 
 def _substituted(
