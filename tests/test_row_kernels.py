@@ -472,6 +472,25 @@ def test_nothing_is_begun_while_compiling_is_paused() -> None:
 
 
 @pytest.mark.usefixtures("nothing_compiled")
+def test_a_product_of_two_plans_is_improved_in_both() -> None:
+    """What one plan has had made well is known to multiply no more: the other asked for seconds
+    that it had not kept, and the thread that makes good code ended."""
+    a = jnp.asarray(_rows(300, 300))
+    with tier.paused():
+        plans = []
+        for function in (lambda a: a @ a, lambda a: (a @ a, jnp.cosh(a))):
+            f = pullback.jit(function)
+            f(a)
+            plans.append(f.lower(a).compiler_ir("loops").plan)
+    shared = {kernel for _, kernel, _ in plans[0].hasty} & {k for _, k, _ in plans[1].hasty}
+    assert any(kernel.multiplies for kernel in shared)
+    for plan in plans:
+        while plan.improve():
+            pass
+        assert not plan.hasty
+
+
+@pytest.mark.usefixtures("nothing_compiled")
 @pytest.mark.parametrize(
     ("function", "size"),
     [(lambda x: jnp.fft.rfft2(x).real.sum(), 255), (lambda x: jnp.cosh(x) * 0.75, 400)],

@@ -252,12 +252,13 @@ class Plan:
         return tier.lost(own, good) + tier.OUTSIDE_TILES * around_tiles
 
     def _lost(self, entry: tuple[int, CompiledKernel, Any]) -> float:
-        """The same of one step."""
+        """The same of one step. Whether its kernel multiplies is what was said when the step was
+        made: of a kernel that another plan has improved meanwhile nobody knows any more."""
         _, kernel, words = entry
-        own = runtime().seconds_of(words[1])
-        if kernel.multiplies:
+        own, good = runtime().seconds_of(words[1]), self.good.get(id(kernel))
+        if good is None:
             return tier.OUTSIDE_TILES * own
-        return tier.lost(own, self.heat()[0] * self.good[id(kernel)])
+        return tier.lost(own, self.heat()[0] * good)
 
     def improve(self, between: Callable[[], None] | None = None) -> bool:
         """Compiles one more of the kernels well that were compiled quickly, that which has lost
