@@ -175,10 +175,6 @@ def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else parse(value)
 
 
-def _optional_int(value: Any) -> Any:
-    return None if value is None else int(value)
-
-
 def _count(value: Any) -> int | None:
     if isinstance(value, str) and value.strip().isdigit():
         value = int(value)

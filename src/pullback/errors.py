@@ -257,10 +257,6 @@ class TypePromotionError(ValueError):
     """
 
 
-class NonInexactGradError(TypeError):
-    """Differentiation was asked for with respect to, or of, something that has no derivative."""
-
-
 class MissingRuleError(NotImplementedError):
     """A primitive has no rule for a transformation, and why."""
 

@@ -38,10 +38,6 @@ def register_backend(name: str, compiler: Callable[..., Executable], default: bo
         _default[:] = [name]
 
 
-def default_backend_name() -> str:
-    return _default[0]
-
-
 # Filled by primitives/keys: makes a value of an extended dtype of the array behind it.
 _wrappers: list[Callable[[Any, Any], Any]] = []
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .. import config
 from ..errors import JaxprTypeError
 from ..lazy_imports import lazy_module
 from . import effects as fx
@@ -194,10 +193,3 @@ def _compatible(a: Any, b: Any) -> bool:
     if isinstance(a, ShapedArray) and isinstance(b, ShapedArray):
         return typematch(a, b)
     return bool(a == b)
-
-
-def maybe_check(jaxpr: Jaxpr) -> Jaxpr:
-    """Checks when checks are on; returns the program."""
-    if config.enable_checks.get():
-        check_jaxpr(jaxpr)
-    return jaxpr

@@ -341,11 +341,6 @@ tree.register_pytree_node(
 )
 
 
-def ref_value_aval(x: Any) -> Any:
-    """The type of the array that a reference holds."""
-    return typeof(x).inner_aval
-
-
 def holds_refs(primitive: Any, params: dict[str, Any]) -> bool:
     """Does an operation hold a program that mentions references, and know how to discharge it?"""
     return "discharge" in primitive.rules and any(

@@ -46,7 +46,6 @@ __all__ = ["Options", "compile_jaxpr"]
 show: Any = lazy_module("pullback.loops.show")
 
 Reference = Callable[[Any], Callable[..., Any]]
-MAX_KERNEL_OPS = 100_000
 FEW = 16  # an operation that updates so few elements shares a kernel with others
 UPDATES = 64  # of one kernel
 

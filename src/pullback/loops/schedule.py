@@ -57,14 +57,13 @@ PARALLEL_WORK = 150_000.0  # scalar operations, about 20 us: less is not worth w
 # one; but what one thread computes and the next nest reads on the other comes from the other's
 # cache then, step after step: 10 us of three arrays of 16,000 numbers.
 LANES_WORK = 450_000.0
-SCRATCH_LIMIT = 1 << 20
 LONGEST_PERIOD = 4
 FEW_ROWS, WORDS, CHEAP = (
     64,
     16,
     8.0,
 )  # of short rows: how many, words of a vector, an element's cost
-SHORT_REDUCED, MANY_ROWS, FEW_LANES = 128, 64, 64
+SHORT_REDUCED, MANY_ROWS = 128, 64
 SHORT_TAIL = 8  # numbers of a row that lanes run across
 
 

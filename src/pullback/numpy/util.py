@@ -519,16 +519,6 @@ def refuse_out(name: str, out: Any) -> None:
         )
 
 
-def static_int(x: Any, what: str) -> int:
-    """An integer that must be known now."""
-    return operator.index(concrete(x, f"The problem arose with {what}, which must be static."))
-
-
-def concrete_or_none(x: Any) -> np.ndarray[Any, Any] | None:
-    """The value as a NumPy array, or None if it is traced."""
-    return None if isinstance(x, Tracer) else np.asarray(x)
-
-
 def index_dtype(size: Any) -> Any:
     """The integer dtype of indices into an axis of this size: 64 bits only where 32 do not
     reach.

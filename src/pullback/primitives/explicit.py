@@ -19,7 +19,6 @@ from ..errors import ShardingTypeError
 from .manual import vary
 
 Rule = Callable[[Sequence[Any], dict[str, Any], Sequence[Any]], Any]
-ASK = "Fix: name the layout with out_sharding=, or jax.reshard the operand first."
 
 
 def apply(primitive: Any, avals: Sequence[Any], params: dict[str, Any], out: Any) -> Any:

@@ -372,12 +372,6 @@ def _fast_two_sum(x: Val, y: Val) -> tuple[Val, Val]:
     return s, y - (s - x)
 
 
-def _two_sum(x: Val, y: Val) -> tuple[Val, Val]:
-    s = x + y
-    t = s - x
-    return s, (x - (s - t)) + (y - t)
-
-
 def log_double(b: Builder, x: Val, normal: bool = False) -> tuple[Val, Val]:
     """log(x) for positive finite doubles, perhaps known to be normal, as a sum of two: about
     2**-66 relative."""

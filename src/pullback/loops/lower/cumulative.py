@@ -4,7 +4,7 @@ it otherwise."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pullback.loops.build import Builder, Index
@@ -18,7 +18,6 @@ from pullback.loops.lower.updates import Pinned
 from pullback.loops.ops import identity_of
 
 BLOCK = 1 << 15  # elements of a long row that one thread takes at a time
-Combine = Callable[[Builder, list[Atom], list[Atom]], list[Atom]]
 
 
 def log_add_exp(b: Builder, old: list[Atom], new: list[Atom]) -> list[Atom]:

@@ -107,10 +107,6 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     return make(data, indices, shape)
 
 
-def _larger(own: Any, other: Any) -> tuple[int, ...]:
-    return tuple(m if k == 1 else k for k, m in zip(own, other, strict=True))
-
-
 def _match(own: Any, other: Any, i: Any, j: Any) -> Any:
     """Which elements of two arrays, (nse, nse), stand at places that meet."""
     ok = (i < jnp.array(own, i.dtype)).all(-1)[:, None]
