@@ -20,6 +20,8 @@ from pullback.backends.llvm.patch_while import Whiles, begins_again
 from pullback.backends.llvm.stencils import provided
 from pullback.backends.llvm.target import host_target
 from pullback.loops import pipeline
+from pullback.loops.canon import waits
+from pullback.loops.plan import KernelStep
 from pullback.runtime.executable import reference_rule
 
 pytestmark = pytest.mark.skipif(
@@ -231,3 +233,19 @@ def test_what_is_read_again_is_not_written_over(
     again = pb.jit(f, donate_argnums=1)(100_000, jnp.array(X))
     want = pb.jit(f)(100_000, X)
     np.testing.assert_array_equal(again, want)
+
+
+def test_temporaries_that_are_read_again_are_not_written_over() -> None:
+    """The same of what is computed before the scan and read behind it."""
+
+    def f(n: Any, xs: Any) -> Any:
+        body = lambda c: (c[0] + 1, jnp.abs(c[1]) + 1)
+        one = lambda x: lax.while_loop(lambda c: c[0] < n, body, (0, x))[1]
+        ys = lax.scan(lambda c, x: (c, one(x)), 0, jnp.cumsum(xs))[1]
+        return jnp.cumsum(ys[::-1])
+
+    program = pipeline.compile_jaxpr(pb.make_jaxpr(f)(5, X), reference_rule)
+    steps = [s for s in program.steps if isinstance(s, KernelStep)]
+    assert any(waits(program.kernels[s.kernel]) for s in steps)
+    for s in steps:
+        assert len({*s.bufs}) == len(s.bufs) or not waits(program.kernels[s.kernel])
