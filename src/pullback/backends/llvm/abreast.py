@@ -337,8 +337,7 @@ class _Group:
             e.lanes = size
             outs = self.loops.merge(e, s, [e.full(v) for v in inits], values)
         e.lanes, e.mask = 1, None
-        for c, v in zip(s.carry, outs, strict=True):
-            e.env[c.out] = v
+        e.bind_results(s.carry, outs)
 
     def loaded(self, slot: Val, t: str, width: int, turned: bool) -> list[Val]:
         """What each row has put in a slot, a vector a row; or turned, a vector an element."""

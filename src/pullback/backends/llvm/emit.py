@@ -693,3 +693,7 @@ class Emitter:
     def bind_carries(self, carries: Sequence[Carry], values: Sequence[Val]) -> None:
         for c, v in zip(carries, values, strict=True):
             self.env[c.var] = v
+
+    def bind_results(self, carries: Sequence[Carry], values: Sequence[Val]) -> None:
+        for c, v in zip(carries, values, strict=True):
+            self.env[c.out] = v

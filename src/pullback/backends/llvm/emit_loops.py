@@ -92,8 +92,7 @@ class Loops:
             e.depth += 1
             outs = e.b.loop(lo, hi, step, inits, body)
             e.depth -= 1
-        for c, v in zip(s.carry, outs, strict=True):
-            e.env[c.out] = v
+        e.bind_results(s.carry, outs)
 
     def enter(self, e: Emitter, s: For, i: Val) -> None:
         """Binds the index and polls where a loop may run long."""
@@ -113,8 +112,7 @@ class Loops:
             e.bind_carries(s.carry, carries)
             e.statements(s.body)
             carries = [e.val(y) for y in s.yields]
-        for c, v in zip(s.carry, carries, strict=True):
-            e.env[c.out] = v
+        e.bind_results(s.carry, carries)
 
     def emit_while(self, e: Emitter, s: While) -> None:
         e.module.straight, e.hot = False, True
@@ -143,8 +141,7 @@ class Loops:
         with writing_around(e, s.body.body):
             outs = b.while_loop([b.lit(0, "i64"), *inits], cond, body)[1:]
         e.depth -= 1
-        for c, v in zip(s.carry, outs, strict=True):
-            e.env[c.out] = v
+        e.bind_results(s.carry, outs)
 
     def divergent_while(self, e: Emitter, s: While, inits: list[Val]) -> None:
         """Lanes leave one by one; a lane that has left keeps its carries."""
@@ -178,8 +175,7 @@ class Loops:
         first = test(all_on, inits)
         outs = b.while_loop([b.lit(0, "i64"), first, *inits], cond, body)[2:]
         e.mask = outer
-        for c, v in zip(s.carry, outs, strict=True):
-            e.env[c.out] = v
+        e.bind_results(s.carry, outs)
 
     def divergent_for(self, e: Emitter, s: For) -> None:
         """A loop whose bounds differ from lane to lane."""
@@ -209,8 +205,7 @@ class Loops:
 
         outs = b.while_loop([lo, *inits], cond, body)[1:]
         e.mask = outer
-        for c, v in zip(s.carry, outs, strict=True):
-            e.env[c.out] = v
+        e.bind_results(s.carry, outs)
 
     # ---- in lanes
 

@@ -91,8 +91,7 @@ class Reductions(Loops):
         else:
             outs = e.b.loop(lo, hi, step * BLOCK, inits, block)
         e.depth -= 1
-        for c, v in zip(s.carry, outs, strict=True):
-            e.env[c.out] = v
+        e.bind_results(s.carry, outs)
 
     def identities(self, e: Emitter, s: For) -> list[Val] | None:
         """The neutral element of each carry; None when the combiner is a region, which has none
@@ -137,8 +136,7 @@ class Reductions(Loops):
             else:
                 outs = e.b.loop(lo, hi, BLOCK, inits, block)
         e.depth -= 1
-        for c, v in zip(s.carry, outs, strict=True):
-            e.env[c.out] = v
+        e.bind_results(s.carry, outs)
 
     def reduce_block(self, e: Emitter, s: For, lo: Val, hi: Val) -> list[Val]:
         """One block: its accumulators' lanes combined."""
@@ -212,8 +210,7 @@ class Reductions(Loops):
         e.depth -= 2
         inits = [e.val(c.init) for c in s.carry]
         outs = self.merge(e, inner, inits, self.fold(e, inner, accs, lanes))
-        for c, v in zip(s.carry, outs, strict=True):
-            e.env[c.out] = v
+        e.bind_results(s.carry, outs)
 
     def accumulators(
         self,

@@ -60,8 +60,7 @@ class Scans(Reductions):
             lo, inits = self.scan_lanes(e, s, lo, hi, inits, early, late)
         outs = e.b.loop(lo, hi, step, inits, body)
         e.depth -= 1
-        for c, v in zip(s.carry, outs, strict=True):
-            e.env[c.out] = v
+        e.bind_results(s.carry, outs)
 
     def scan_lanes(
         self,
