@@ -310,9 +310,9 @@ def _thread_count() -> Fn:
     return f
 
 
-def _execute() -> Fn:
-    """i64 execute(e, slots): 0, or -1 with an exception set."""
-    f = Fn("pb_execute", "i64", "ptr e, ptr slots", inline=True)
+def _own_context(f: Fn) -> str:
+    """The context of this run: the entry's, with this thread's number of threads and a cancel word
+    of its own, the last of its block: what stops a run stops no other."""
     ctx = f.local("[16 x i64], align 16")
     f.do(
         f"call void @llvm.memcpy.p0.p0.i64(ptr {ctx}, ptr {f.ld('ptr', '%e', L.E_CTX)}, i64 128, "
@@ -326,8 +326,53 @@ def _execute() -> Fn:
     f.own("void", "pb_thread_count", f"ptr {ctx}", f"ptr {counts}")
     f.go("counted")
     f.at("counted")
-    # A run has its own cancel word, the last of its block: what stops it stops no other.
     f.st("ptr", f.gep(ctx, CONTEXT_BYTES - 8), ctx, CANCEL)
+    return ctx
+
+
+def _after_stop(f: Fn, r: str, ctx: str, owner: str, plan: str, pc: str) -> None:
+    """What becomes of a plan that has stopped: its host step is done, after which it goes on, or
+    Python says what went wrong."""
+    f.br(f.cmp("eq", f.op("and", r, 1), 1), "host", "error")
+    f.at("host")
+    step = f.op("lshr", f.op("sub", r, 1), 1)
+    hook = f.ld("ptr", f.state(), L.HOST_HOOK)
+    x = f.call(
+        "ptr", "PyObject_CallFunction", f"ptr {hook}", f"ptr {string('OLKK')}",
+        f"ptr {owner}", f"i64 {step}", "ptr %slots", f"ptr {ctx}",
+    )  # fmt: skip
+    f.when(f.is_null(x), "clean")
+    f.decref(x)
+    f.st("i64", f.op("and", f.op("add", step, 1), AT_UNFINISHED - 1), pc)
+    f.go("enter")
+    f.at("clean")
+    f.do(f"call void {f.ld('ptr', '%e', L.E_CLEANUP)}(ptr {plan}, ptr %slots, ptr {ctx})")
+    f.go("failed")
+    f.at("error")
+    at = f.op("lshr", f.op("sub", r, 2), 1)
+    hook = f.ld("ptr", f.state(), L.ERROR_HOOK)
+    f.when(f.is_null(hook), "lost")
+    x = f.call(
+        "ptr", "PyObject_CallFunction", f"ptr {hook}", f"ptr {string('OLLL')}", f"ptr {owner}",
+        f"i64 {at}",
+        f"i64 {f.ld('i64', ctx, 40)}", f"i64 {f.ld('i64', ctx, 32)}",
+    )  # fmt: skip
+    f.when(f.is_null(x), "failed")
+    f.decref(x)
+    f.go("lost")
+    f.at("lost")
+    f.fail(
+        "SystemError", "internal error in pullback: a compiled program failed and nobody says why"
+    )
+    f.go("failed")
+    f.at("failed")
+    f.ret("i64 -1")
+
+
+def _execute() -> Fn:
+    """i64 execute(e, slots): 0, or -1 with an exception set."""
+    f = Fn("pb_execute", "i64", "ptr e, ptr slots", inline=True)
+    ctx = _own_context(f)
     pc, saved, result = f.var("i64", 0), f.var("ptr", "null"), f.var("i64", 0)
     owner, fn = f.ld("ptr", "%e", L.E_OWNER), f.ld("ptr", "%e", L.E_FN)
     plan, scalars = f.ld("ptr", "%e", L.E_PLAN), f.ld("ptr", "%e", L.E_SCALARS)
@@ -364,41 +409,23 @@ def _execute() -> Fn:
     f.at("done")
     f.ret("i64 0")
     f.at("stopped")
-    f.br(f.cmp("eq", f.op("and", r, 1), 1), "host", "error")
-    f.at("host")
-    step = f.op("lshr", f.op("sub", r, 1), 1)
-    hook = f.ld("ptr", f.state(), L.HOST_HOOK)
-    x = f.call(
-        "ptr", "PyObject_CallFunction", f"ptr {hook}", f"ptr {string('OLKK')}",
-        f"ptr {owner}", f"i64 {step}", "ptr %slots", f"ptr {ctx}",
-    )  # fmt: skip
-    f.when(f.is_null(x), "clean")
-    f.decref(x)
-    f.st("i64", f.op("and", f.op("add", step, 1), AT_UNFINISHED - 1), pc)
-    f.go("enter")
-    f.at("clean")
-    f.do(f"call void {f.ld('ptr', '%e', L.E_CLEANUP)}(ptr {plan}, ptr %slots, ptr {ctx})")
-    f.go("failed")
-    f.at("error")
-    at = f.op("lshr", f.op("sub", r, 2), 1)
-    hook = f.ld("ptr", f.state(), L.ERROR_HOOK)
-    f.when(f.is_null(hook), "lost")
-    x = f.call(
-        "ptr", "PyObject_CallFunction", f"ptr {hook}", f"ptr {string('OLLL')}", f"ptr {owner}",
-        f"i64 {at}",
-        f"i64 {f.ld('i64', ctx, 40)}", f"i64 {f.ld('i64', ctx, 32)}",
-    )  # fmt: skip
-    f.when(f.is_null(x), "failed")
-    f.decref(x)
-    f.go("lost")
-    f.at("lost")
-    f.fail(
-        "SystemError", "internal error in pullback: a compiled program failed and nobody says why"
-    )
-    f.go("failed")
-    f.at("failed")
-    f.ret("i64 -1")
+    _after_stop(f, r, ctx, owner, plan, pc)
     return f
+
+
+def _left_to_python(f: Fn, saved: str, converts: str, temps: str) -> None:
+    """The ends of a run that has not begun: what was allocated is freed, and Python does it."""
+    f.at("unsaved")
+    f.own("void", "pb_free_saved", "ptr %e", f"ptr {saved}", "i64 1")
+    f.go("slowly")
+    f.at("refused")
+    f.own("void", "pb_free_saved", "ptr %e", f"ptr {saved}", "i64 1")
+    f.br(converts, "unconverted", "slowly")
+    f.at("unconverted")
+    f.own("void", "pb_free_temps", "ptr %e", "ptr %cells", f"ptr {temps}")
+    f.go("slowly")
+    f.at("slowly")
+    f.ret(f"ptr inttoptr (i64 {SLOW} to ptr)")
 
 
 def _run() -> Fn:
@@ -474,17 +501,7 @@ def _run() -> Fn:
     f.at("failed")
     f.decref(owner)
     f.ret("ptr null")
-    f.at("unsaved")
-    f.own("void", "pb_free_saved", "ptr %e", f"ptr {saved}", "i64 1")
-    f.go("slowly")
-    f.at("refused")
-    f.own("void", "pb_free_saved", "ptr %e", f"ptr {saved}", "i64 1")
-    f.br(converts, "unconverted", "slowly")
-    f.at("unconverted")
-    f.own("void", "pb_free_temps", "ptr %e", "ptr %cells", f"ptr {temps}")
-    f.go("slowly")
-    f.at("slowly")
-    f.ret(f"ptr inttoptr (i64 {SLOW} to ptr)")
+    _left_to_python(f, saved, converts, temps)
     return f
 
 
