@@ -7,14 +7,14 @@ no vector can compute where their order is all the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pullback.backends.llvm.analysis import trip
 from pullback.backends.llvm.emit_scan import scans_in_lanes, split_scan
 from pullback.backends.llvm.patch_code import Refused
 from pullback.backends.llvm.patch_threads import Threads
 from pullback.backends.llvm.strides import is_unit
-from pullback.loops.ir import Atom, Carry, For, Region, Stmt
+from pullback.loops.ir import Atom, For, Region, Stmt
 from pullback.loops.ops import FLOATS
 
 __all__ = ["Prefixes"]
@@ -22,37 +22,6 @@ __all__ = ["Prefixes"]
 
 class Prefixes(Threads):
     """A kernel's function, with prefixes."""
-
-    def vectors(
-        self, s: For, n: int, index: int, lo: int, hi: int, times: float,
-        each: Callable[[], None], body: Sequence[Stmt] | None = None,
-    ) -> bool:  # fmt: skip
-        """The full vectors of a loop (patched.py)."""
-        raise NotImplementedError
-
-    def begin_carries(self, carry: Sequence[Carry], inits: Sequence[int]) -> list[int]:
-        """Places of what a loop carries (patched.py)."""
-        raise NotImplementedError
-
-    def carry_on(self, carry: Sequence[Carry], places: Sequence[int], new: Sequence[int]) -> None:
-        """The next values take their places (patched.py)."""
-        raise NotImplementedError
-
-    def end_carries(self, carry: Sequence[Carry], places: Sequence[int]) -> None:
-        """What a loop gives (patched.py)."""
-        raise NotImplementedError
-
-    def index_of(self, s: For) -> int:
-        """The place of a loop's index (patched.py)."""
-        raise NotImplementedError
-
-    def zeros(self, s: For) -> list[int]:
-        """The neutral elements of a combination (patched.py)."""
-        raise NotImplementedError
-
-    def lane_count(self, s: For) -> int:
-        """How many lanes a loop has, or 0 (patched.py)."""
-        raise NotImplementedError
 
     def scan(self, s: For) -> None:
         """A prefix, in lanes as LLVM's code has it, or in order."""
