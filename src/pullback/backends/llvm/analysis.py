@@ -123,17 +123,18 @@ def reads_of(stmts: Iterable[Stmt]) -> dict[Any, int]:
     """How often each value is named by statements; sizes of buffers, and what stands for other
     values (the parameters of a combiner), more than once."""
     found: dict[Any, int] = {}
+    bufs: dict[Buf, None] = {}
     for s in walk(stmts):
-        for x in uses(s):
+        for x in s.args if type(s) is Let else uses(s):
             if type(x) is Var:
                 found[x] = found.get(x, 0) + 1
             elif type(x) is Buf:
-                found.update((d, 2) for d in x.shape if type(d) is Var)
-        kind = type(s)
-        if kind is Alloc:
-            found.update((d, 2) for d in s.buf.shape if type(d) is Var)  # type: ignore[union-attr]
-        elif kind in (Update, For) and isinstance(s.combine, Region):  # type: ignore[union-attr]
+                bufs[x] = None
+        if type(s) is Alloc:
+            bufs[s.buf] = None
+        elif type(s) in (Update, For) and isinstance(s.combine, Region):  # type: ignore[union-attr]
             found.update((p, 2) for p in s.combine.params)  # type: ignore[union-attr]
+    found.update((d, 2) for buf in bufs for d in buf.shape if type(d) is Var)
     return found
 
 

@@ -7,10 +7,9 @@ import struct
 from collections.abc import Sequence
 
 from pullback.backends.llvm.loader import PUT_TOGETHER, Image
-from pullback.backends.llvm.patch_registers import NOTHING_HELD, SIZES, Held, Load, ends_of, moved
+from pullback.backends.llvm.patch_registers import MOVES_OF, NOTHING_HELD, SIZES, Held, Load
 from pullback.backends.llvm.stencil_text import Key
-from pullback.backends.llvm.stencils import Stencil, Stencils
-from pullback.loops.ops import OPS
+from pullback.backends.llvm.stencils import Known, Stencils
 
 __all__ = [
     "ADD",
@@ -38,11 +37,9 @@ __all__ = [
     "word",
 ]  # fmt: skip
 
-# What an operator in lanes takes, beside one of single numbers: vectors that have just been stored
-# are read later than numbers. Of what one costs more than an addition, so much counts here; and
-# what it takes to move a value.
-IN_LANES, OF_COST, MOVED = 1.25, 0.3, 0.5
-FROM_REGISTER = 0.5  # of that where an operand has just been computed: it is in a register
+# What it takes to move a value, in additions; and what a stencil takes one of whose operands has
+# just been computed, beside others: it is in a register.
+MOVED, FROM_REGISTER = 0.5, 0.5
 MOST_SLOTS = 48 << 10  # bytes of the frame that values take
 word = struct.Struct("<i").pack
 put_word = struct.Struct("<i").pack_into
@@ -70,17 +67,6 @@ ARGUMENTS = (b"\x48\x8b\xb7", b"\x48\x8b\x97", b"\x48\x8b\x8f", b"\x4c\x8b\x87",
 
 class Refused(Exception):
     """A kernel, or a loop in lanes, that has something for which there is no stencil."""
-
-
-def weight(key: Key) -> float:
-    """What a stencil takes, in additions of single numbers."""
-    name = key[0]
-    if name in ("gather", "scatter"):
-        return float(key[2])
-    op = OPS.get(name)
-    if op is None:
-        return 1.0
-    return (1.0 if key[2] == 1 else IN_LANES) + (op.cost - 1) * OF_COST
 
 
 class NoLanes(Refused):
@@ -112,7 +98,7 @@ class Code:
             raise Refused
         return at
 
-    def find(self, key: Key) -> Stencil:
+    def find(self, key: Key) -> Known:
         """A stencil, which there must be."""
         found = self.stencils.find(key)
         if found is None:
@@ -121,19 +107,20 @@ class Code:
 
     def stencil(self, key: Key, *places: int) -> None:
         """The code of a stencil whose operands, and then the result, lie at these places."""
-        text, holes, literals, lost = self.find(key)
-        loads, begin, kind, end = ends_of(text, holes)
-        code, cost = self.code, weight(key)
+        (text, holes, literals, lost), (loads, begin, kind, end), cost = self.find(key)
+        code = self.code
         if loads and len(code) == self.held[0] and self.from_register(text, holes, loads, places):
-            text, holes = text[begin:], holes[len(loads) :]
-            cost *= FROM_REGISTER
+            base = len(code) - begin
+            code += text[begin:]
+            for at, k, more in holes[len(loads) :]:
+                put_word(code, base + at, places[k] + more)
+            self.executed += self.times * cost * FROM_REGISTER
         else:
-            begin = 0
-        self.executed += self.times * cost
-        base = len(code) - begin
-        code += text
-        for at, k, more in holes:
-            put_word(code, base + at, places[k] + more)
+            base = len(code)
+            code += text
+            for at, k, more in holes:
+                put_word(code, base + at, places[k] + more)
+            self.executed += self.times * cost
         for at, value, tail in literals:
             self.literals.append((base + at, value, tail))
         self.dying = ()
@@ -143,32 +130,36 @@ class Code:
             self.held = len(code), places[holes[-1][1]], kind, base + end
 
     def from_register(
-        self, text: bytes, holes: Sequence[tuple[int, int, int]],
-        loads: Sequence[Load], places: Sequence[int],
-    ) -> bool:  # fmt: skip
+        self,
+        text: bytes,
+        holes: Sequence[tuple[int, int, int]],
+        loads: Sequence[Load],
+        places: Sequence[int],
+    ) -> bool:
         """Writes the loads that a stencil begins with, if one is of what the last stencil has
         stored from a register: that is moved there, or where it is. What nothing else reads is
         not stored."""
         _, place, kind, stored = self.held
-        others: list[Load] = []
-        here: list[Load] = []
-        for load in loads:
-            _, k, more = holes[load[4]]
-            same = load[2] == kind and places[k] + more == place
-            (here if same else others).append(load)
+        if place not in places:
+            return False
+        here, others = [], b""
+        for start, end, of, register, number in loads:
+            _, k, more = holes[number]
+            if of == kind and places[k] + more == place:
+                here.append(register)
+            else:
+                others += text[start : end - 4] + word(places[k] + more)
         if not here:
             return False
         code = self.code
-        # A stencil may read a part of what it reads whole, too: the upper half, to convert it.
-        reads = sum(place <= places[k] + more < place + SIZES[kind] for _, k, more in holes)
-        if place in self.dying and reads == len(here):
-            del code[stored:]
-        for load in here:
-            code += moved(kind, load[3])
-        for start, end, _, _, number in others:
-            _, k, more = holes[number]
-            code += text[start : end - 4]
-            code += word(places[k] + more)
+        if place in self.dying:
+            # A stencil may read a part of what it reads whole, too: the upper half, to convert it.
+            past = place + SIZES[kind]
+            if len(here) == sum(place <= places[k] + more < past for _, k, more in holes):
+                del code[stored:]
+        for register in here:
+            code += MOVES_OF[kind][register]
+        code += others
         return True
 
     def on(self, instruction: bytes, place: int) -> None:

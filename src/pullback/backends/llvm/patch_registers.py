@@ -6,9 +6,7 @@ no value waits for memory, and what nothing else reads is never stored.
 
 from __future__ import annotations
 
-import functools
-
-__all__ = ["NOTHING_HELD", "SIZES", "Held", "Load", "ends_of", "moved"]
+__all__ = ["MOVES_OF", "NOTHING_HELD", "SIZES", "Ends", "Held", "Load", "ends_of"]
 
 # Loads of registers from a place in the frame, and stores of the first register of each kind: what
 # stands before the place, the kind, the register. Words of 32 bits are kept apart from those of 64.
@@ -57,7 +55,7 @@ _MOVES = {
 SIZES = {"d": 4, "s": 4, "q": 8, "r": 8, "x": 16, "y": 32, "z": 64}
 
 
-def moved(kind: str, k: int) -> bytes:
+def _moved(kind: str, k: int) -> bytes:
     """An instruction that moves the first register of a kind to another."""
     if k == 0 and kind != "d":
         return b""
@@ -65,6 +63,7 @@ def moved(kind: str, k: int) -> bytes:
     return _MOVES[kind] + bytes([mode])
 
 
+MOVES_OF = {kind: tuple(_moved(kind, k) for k in _REGISTERS) for kind in _MOVES}
 # Where a load begins and ends; the kind and the number of its register; the hole.
 Load = tuple[int, int, str, int, int]
 # The loads that a stencil begins with, and where they end; the kind of register that it ends with
@@ -76,7 +75,6 @@ Held = tuple[int, int, str, int]
 NOTHING_HELD: Held = (-1, 0, "", 0)
 
 
-@functools.lru_cache(maxsize=4096)
 def ends_of(text: bytes, holes: tuple[tuple[int, int, int], ...]) -> Ends:
     """How a stencil begins and ends."""
     loads, at = [], 0

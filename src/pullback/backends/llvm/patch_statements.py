@@ -362,10 +362,13 @@ class Statements(Code):
 
     def last_reads(self, atoms: Sequence[Atom | None], places: Sequence[int]) -> tuple[int, ...]:
         """The places of values that nothing else reads."""
-        read = self.counted_reads
-        if read is None:
-            read = self.counted_reads = reads_of(self.kernel.body)
-        return tuple(at for a, at in zip(atoms, places, strict=True) if read.get(a) == 1)
+        held = self.held
+        if held[0] != len(self.code) or held[1] not in places:
+            return ()
+        atom = atoms[places.index(held[1])]
+        if self.counted_reads is None:
+            self.counted_reads = reads_of(self.kernel.body)
+        return held[1:2] if self.counted_reads.get(atom) == 1 else ()
 
     def operate(self, key: Key, *places: int) -> None:
         """The code of an operator; of narrow floats that of f32, and what rounds its result."""

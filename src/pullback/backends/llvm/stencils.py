@@ -19,16 +19,23 @@ from pullback.backends.llvm.aside import aside
 from pullback.backends.llvm.cache import DiskCache, disk_cache, kernel_key
 from pullback.backends.llvm.called import mark
 from pullback.backends.llvm.loader import SECTION, SYMBOL, Image, LinkError
+from pullback.backends.llvm.patch_registers import Ends, ends_of
 from pullback.backends.llvm.stencil_text import Batch, Key, batches, is_rare
 from pullback.backends.llvm.target import Target
 from pullback.backends.llvm.workshop import Job
+from pullback.loops.ops import OPS
 from pullback.switches import switched_off
 
-__all__ = ["Stencil", "Stencils", "order_stencils", "provide_stencils", "provided"]
+__all__ = ["Known", "Stencil", "Stencils", "order_stencils", "provide_stencils", "provided"]
 
 # The code; its holes: where, which operand, what is added; its literals: where, the bytes, what
 # follows the place in its instruction; whether the frame's address may be gone from rdi after it.
 Stencil = tuple[bytes, tuple[tuple[int, int, int], ...], tuple[tuple[int, bytes, int], ...], bool]
+# The same; how it begins and ends; and what it takes, in additions of single numbers.
+Known = tuple[Stencil, Ends, float]
+# What an operator in lanes takes, beside one of single numbers: vectors that have just been stored
+# are read later than numbers. Of what one costs more than an addition, so much counts here.
+IN_LANES, OF_COST = 1.25, 0.3
 
 PATIENCE = 0.1  # seconds before others than the usual ones are compiled: a first call comes first
 LEVELS = ("avx2", "avx512")
@@ -145,15 +152,16 @@ class Stencils:
 
     def __init__(self, target: Target, packed: dict[Key, bytes]) -> None:
         self.target, self.packed = target, packed
-        self.known: dict[Key, Stencil] = {}
+        self.known: dict[Key, Known] = {}
         self.complete = False  # whether it has others than the usual ones
         self.wanted = False  # whether those are on their way
 
-    def find(self, key: Key) -> Stencil | None:
+    def find(self, key: Key) -> Known | None:
         """A stencil; None if there is none."""
         found = self.known.get(key)
         if found is None and key in self:
-            found = self.known[key] = marshal.loads(self.packed[key])
+            stencil = marshal.loads(self.packed[key])
+            found = self.known[key] = stencil, ends_of(stencil[0], stencil[1]), _weight(key)
         return found
 
     def __contains__(self, key: Key) -> bool:
@@ -177,6 +185,17 @@ class Stencils:
         """The others, too."""
         self.packed = self.packed | packed
         self.complete = True
+
+
+def _weight(key: Key) -> float:
+    """What a stencil takes, in additions of single numbers."""
+    name = key[0]
+    if name in ("gather", "scatter"):
+        return float(key[2])
+    op = OPS.get(name)
+    if op is None:
+        return 1.0
+    return (1.0 if key[2] == 1 else IN_LANES) + (op.cost - 1) * OF_COST
 
 
 _stencils: dict[str, Stencils] = {}
