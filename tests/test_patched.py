@@ -196,6 +196,9 @@ def keys_of(kernel):
         def __contains__(self, key):
             return key in STENCILS
 
+        def has(self, key):
+            return key in STENCILS
+
     assert patched(kernel, host_target(), Asked()) is not None
     return asked
 

@@ -56,6 +56,9 @@ def same_bits(kernel, arrays):
         def __contains__(self, key):
             return key in STENCILS
 
+        def has(self, key):
+            return key in STENCILS
+
     target = host_target()
     image = patched(kernel, target, Asked())
     assert image is not None

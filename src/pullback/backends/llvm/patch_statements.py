@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pullback.backends.llvm.analysis import has, reads_of
+from pullback.backends.llvm.beside import Total, follows, read_side_by_side, sum_of
 from pullback.backends.llvm.convert import round_to
 from pullback.backends.llvm.emit import PAST_END, STACK_LIMIT
 from pullback.backends.llvm.loader import Image
@@ -99,6 +100,7 @@ class Statements(Code):
         self.shared = False  # whether threads share loops, and none is being written
         self.in_lanes = False
         self.counted_reads: dict[Any, int] | None = None
+        self.sums: dict[Atom, Total] = {}  # of indices that are sums: their terms
         self.n = 1
         self.wide: dict[Var, int] = {}
         self.steps: dict[Var, tuple[int, int]] = {}  # where they begin, and by how much they grow
@@ -289,8 +291,60 @@ class Statements(Code):
     # ---- statements
 
     def block(self, stmts: Sequence[Stmt]) -> None:
+        if self.n > 1:
+            self.block_in_lanes(stmts)
+            return
         for s in stmts:
             _RULES[type(s)](self, s)
+
+    def block_in_lanes(self, stmts: Sequence[Stmt]) -> None:
+        """The same, with both parts of complex numbers loaded and stored together."""
+        pairs, taken = read_side_by_side(stmts, self.sums), set[Load]()
+        waiting: Store | None = None
+        for s in stmts:
+            kind = type(s)
+            if waiting is not None and kind is not Let:
+                first, waiting = waiting, None
+                if kind is Store and self.both_parts(first, s):  # type: ignore[arg-type]
+                    continue
+                self.store(first)
+            if kind is Load and s in taken:
+                continue
+            if kind is Load and self.parts_of(pair := pairs.get(s, ())):  # type: ignore[arg-type]
+                taken.update(pair)
+            elif kind is Store and s.mask is None:  # type: ignore[union-attr]
+                waiting = s  # type: ignore[assignment]
+            else:
+                _RULES[kind](self, s)
+        if waiting is not None:
+            self.store(waiting)
+
+    def both_parts(self, s: Store, other: Store) -> bool:
+        """Stores a real and an imaginary part together, where that is what two statements do."""
+        dtype, near = s.buf.dtype, other.buf is s.buf and other.mask is None
+        if not near or len(s.index) != 1 or ("together", dtype, self.n) not in self.stencils:
+            return False
+        if not follows(other.index[0], s.index[0], self.sums):
+            return False
+        found = self.stepping(s.index[0])
+        if found is None or found[1] != 2:
+            return False
+        values = self.lanes(s.value), self.lanes(other.value)
+        self.stencil(("together", dtype, self.n), self.buffers[s.buf], found[0], *values)
+        return True
+
+    def parts_of(self, pair: Sequence[Load]) -> bool:
+        """Loads both parts of complex numbers, if two statements do so, the first one of which is
+        about to come."""
+        if len(pair) != 2:
+            return False
+        first, second = pair
+        key, found = ("apart", first.buf.dtype, self.n), self.stepping(first.index[0])
+        if found is None or found[1] != 2 or key not in self.stencils:
+            return False
+        outs = self.new_wide(first.out), self.new_wide(second.out)
+        self.stencil(key, self.buffers[first.buf], found[0], *outs)
+        return True
 
     def loops(self, s: For) -> None:
         """A loop of any kind (patched.py)."""
@@ -315,6 +369,8 @@ class Statements(Code):
         self.times = before
 
     def let(self, s: Let) -> None:
+        if s.op == "add" and s.out.dtype == "i64":
+            self.sums[s.out] = sum_of(s, self.sums)  # type: ignore[assignment]
         if self.n > 1 and not all(map(self.is_uniform, s.args)):
             self.let_in_lanes(s)
             return

@@ -379,6 +379,8 @@ class _Loops(Whiles):
         if s.index.dtype != "i64":
             raise Refused
         n, count = self.lane_count(s), trip(s.lo, s.hi, s.step)
+        if count is not None and count < n and self.stencils.has(("add", "f32", n // 2)):
+            n //= 2  # numbers of four bytes beside places: half of a register
         if not n or (count is not None and count < n):
             return False
         index, lo, hi = self.slot(), self.at(s.lo), self.at(s.hi)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pullback.backends.llvm import arith, link
-from pullback.backends.llvm.access import Lin, load, store
+from pullback.backends.llvm.access import Lin, load, load_rows, store, store_pairs
 from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.called import call_of
 from pullback.backends.llvm.convert import from_memory, memory_type, register_type, to_memory
@@ -30,6 +30,7 @@ MODULES = 3  # that they are compiled in, by whatever threads there are
 # LLVM's quick path: one way out of a function, where its text has it, and no address is computed
 # once for several instructions.
 CODEGEN = 0
+ENDING = frozenset({"store", "scatter", "together"})  # do not end with a write to the frame
 SCALARS = ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64")
 NARROW = ("f16", "bf16")  # floats that are computed with as f32, and rounded
 # In lanes of four bytes; what tells places is two registers then.
@@ -247,6 +248,8 @@ def _of_type(
         yield from _scattered(target, dtype, n, writer)
         if n * BITS[dtype] == 8 * target.vector_bytes:
             yield from _prefixes(dtype, n, writer)
+    if n > 1 and dtype in ("f32", "f64"):
+        yield from _pairs(dtype, n, writer)
     if n > 1 and dtype == "i64":  # 0, 1, 2.. of these
         w = writer()
         w.write(w.b.lanes_of("i64", n) * w.b.splat(w.read("i64"), n), dtype, n)
@@ -325,6 +328,20 @@ def _scattered(
             yield (key, dtype, n, masked), w
 
 
+def _pairs(dtype: str, n: int, writer: Callable[[], _Writer]) -> Iterator[tuple[Key, _Writer]]:
+    """Loads and stores of both parts of complex numbers, which lie side by side."""
+    for key in ("apart", "together"):
+        w = writer()
+        base, offset = _address(w, n, False)[0]
+        at = Lin(offset, w.b.lit(2, "i64"), n, 1)
+        if key == "apart":
+            for value in load_rows(w.b, dtype, base, at, 2):
+                w.write(value, dtype, n)
+        else:
+            store_pairs(w.b, dtype, base, at, w.read(dtype, n), w.read(dtype, n))
+        yield (key, dtype, n), w
+
+
 def _prefixes(dtype: str, n: int, writer: Callable[[], _Writer]) -> Iterator[tuple[Key, _Writer]]:
     """What the prefixes of a vector's lanes need: each lane has what the one so many before it had,
     the first ones another vector's first; all lanes have the last one."""
@@ -398,7 +415,7 @@ def batches(target: Target, usual: bool) -> list[Batch]:
         keys[body] = [key]
         name = w.b.head.split("@", 1)[1].split("(", 1)[0]
         functions.append((name, text))
-        lost.append("%ctx" in text or w.b.blocks > 1 or key[0] in ("store", "scatter"))
+        lost.append("%ctx" in text or w.b.blocks > 1 or key[0] in ENDING)
     symbols = [f"@h{k} = external global i8, !absolute_symbol !0" for k in range(HOLES)]
     head = [f'target triple = "{target.triple}"', *symbols, "!0 = !{i64 0, i64 1048576}"]
     head += declarations.values()

@@ -36,6 +36,7 @@ Known = tuple[Stencil, Ends, float]
 # What an operator in lanes takes, beside one of single numbers: vectors that have just been stored
 # are read later than numbers. Of what one costs more than an addition, so much counts here.
 IN_LANES, OF_COST = 1.25, 0.3
+SCATTERED, PAIRS = 2.0, 4.0  # a lane that is stored anywhere; pairs of numbers, taken apart
 
 PATIENCE = 0.1  # seconds before others than the usual ones are compiled: a first call comes first
 LEVELS = ("avx2", "avx512")
@@ -170,6 +171,10 @@ class Stencils:
                 self.want()
         return key in self.packed
 
+    def has(self, key: Key) -> bool:
+        """Whether a stencil is there now; others are not asked for."""
+        return key in self.packed
+
     def want(self) -> None:
         """Others than the usual ones are asked for: from disk, or compiled a moment later, for what
         is asked for then."""
@@ -191,7 +196,9 @@ def _weight(key: Key) -> float:
     """What a stencil takes, in additions of single numbers."""
     name = key[0]
     if name in ("gather", "scatter"):
-        return float(key[2])
+        return float(key[2]) * (SCATTERED if name == "scatter" else 1.0)
+    if name in ("apart", "together"):
+        return PAIRS
     op = OPS.get(name)
     if op is None:
         return 1.0
