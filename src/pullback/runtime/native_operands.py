@@ -8,6 +8,8 @@ address of its interned aval, or a structure word) and its leaves' data addresse
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pullback.runtime import native_layout as L
 from pullback.runtime.native_build import Fn
 
@@ -446,6 +448,50 @@ def _dict_case(f: Fn, position: str, key: str, value: str) -> None:
     f.br(f.cmp("eq", ok, 0), "no", "dicts")
 
 
+def _flatten_keywords(
+    f: Fn, i: str, j: str, flat: Callable[[str, str], None], objects: str, by_value: str
+) -> None:
+    """The keywords of a call, one after the other: their names, then static values, operands or
+    numbers that are parameters. `i` counts them, `j` the names in `named`."""
+    count = f.ld("i64", "%kwnames", 16)
+    _push_sized(f, L.K_KEYWORDS, count)
+    f.st("i64", 0, i)
+    f.go("keywords")
+    f.at("keywords")
+    k = f.ld("i64", i)
+    f.br(f.cmp("slt", k, count), "keyword", "yes")
+    f.at("keyword")
+    name = f.ld("ptr", f.idx(f.gep("%kwnames", L.TUPLE_ITEMS), k))
+    _push(f, name)
+    o = f.ld("ptr", f.idx("%args", f.op("add", k, "%n")))
+    f.when(f.is_null("%named"), "unnamed")
+    f.st("i64", 0, j)
+    f.go("names")
+    f.at("names")
+    m = f.ld("i64", j)
+    f.unless(f.cmp("slt", m, f.ld("i64", "%named", 16)), "unnamed")
+    other = f.ld("ptr", f.idx(f.gep("%named", L.TUPLE_ITEMS), m))
+    f.bump(j, 0, 1)
+    f.br(f.cmp("eq", name, other, "ptr"), "found", "names")
+    f.at("found")
+    f.br(f.cmp("eq", "%eager", 0), "static_keyword", "operand")
+    f.at("unnamed")
+    f.br(f.cmp("eq", "%eager", 0), "operand", "parameter")
+    f.at("static_keyword")
+    _push(f, L.K_STATIC, "i64")
+    _push(f, o)
+    f.go("next_keyword")
+    f.at("operand")
+    flat(o, objects)
+    f.go("next_keyword")
+    f.at("parameter")
+    flat(o, by_value)
+    f.go("next_keyword")
+    f.at("next_keyword")
+    f.bump(i, 0, 1)
+    f.go("keywords")
+
+
 def _flatten_call() -> Fn:
     """i64 flatten(frame, args, n, kwnames, statics, named, eager): all operands of a call; 0 if
     one does not fit.
@@ -493,43 +539,7 @@ def _flatten_call() -> Fn:
     f.go("loop")
     f.at("positional")
     f.when(f.is_null("%kwnames"), "yes")
-    count = f.ld("i64", "%kwnames", 16)
-    _push_sized(f, L.K_KEYWORDS, count)
-    f.st("i64", 0, i)
-    f.go("keywords")
-    f.at("keywords")
-    k = f.ld("i64", i)
-    f.br(f.cmp("slt", k, count), "keyword", "yes")
-    f.at("keyword")
-    name = f.ld("ptr", f.idx(f.gep("%kwnames", L.TUPLE_ITEMS), k))
-    _push(f, name)
-    o = f.ld("ptr", f.idx("%args", f.op("add", k, "%n")))
-    f.when(f.is_null("%named"), "unnamed")
-    f.st("i64", 0, j)
-    f.go("names")
-    f.at("names")
-    m = f.ld("i64", j)
-    f.unless(f.cmp("slt", m, f.ld("i64", "%named", 16)), "unnamed")
-    other = f.ld("ptr", f.idx(f.gep("%named", L.TUPLE_ITEMS), m))
-    f.bump(j, 0, 1)
-    f.br(f.cmp("eq", name, other, "ptr"), "found", "names")
-    f.at("found")
-    f.br(f.cmp("eq", "%eager", 0), "static_keyword", "operand")
-    f.at("unnamed")
-    f.br(f.cmp("eq", "%eager", 0), "operand", "parameter")
-    f.at("static_keyword")
-    _push(f, L.K_STATIC, "i64")
-    _push(f, o)
-    f.go("next_keyword")
-    f.at("operand")
-    flat(o, objects)
-    f.go("next_keyword")
-    f.at("parameter")
-    flat(o, by_value)
-    f.go("next_keyword")
-    f.at("next_keyword")
-    f.bump(i, 0, 1)
-    f.go("keywords")
+    _flatten_keywords(f, i, j, flat, objects, by_value)
     f.at("yes")
     f.ret("i64 1")
     f.at("no")
