@@ -442,6 +442,65 @@ class SparseCaseTest(sptu.SparseTestCase):
         self._CompileAndCheck(product, args)
         self.assertIn(np.complex64, sptu.MATMUL_TOL)
 
+    def test_operations_mix_ranks_inside(self):
+        """Under the flags that JAX's tests set."""
+        sprng = sptu.rand_bcoo(self.rng(), n_batch=1)
+        args = lambda: [sprng((3, 4, 5), np.float32, n_batch=0)]
+        box = {"start_indices": (1, -7, 2), "slice_sizes": (2, 2, 3)}
+        for dense, stored in (
+            (lambda x: x.sum((0, 2)), lambda m: sparse.bcoo_reduce_sum(m, axes=(0, 2))),
+            (lambda x: x[1:, ::2], lambda m: m[1:, ::2]),
+            (lambda x: x[np.array([2, 0])], lambda m: m[np.array([2, 0])]),
+            (lambda x: lax.rev(x, (1,)), lambda m: sparse.bcoo_rev(m, dimensions=(1,))),
+            (lambda x: lax.dynamic_slice(x, **box), lambda m: sparse.bcoo_dynamic_slice(m, **box)),
+            (lambda x: x, lambda m: m.sum_duplicates(nse=60)),
+        ):
+            self._CheckAgainstDense(dense, stored, args)
+            self._CheckGradsSparse(dense, stored, args)
+        several = lambda: [[sprng((3, 4), np.float32) for _ in range(2)]]
+        join = {"dimension": 1}
+        self._CheckGradsSparse(
+            lambda xs: lax.concatenate(xs, **join),
+            lambda ms: sparse.bcoo_concatenate(ms, **join), several,
+        )  # fmt: skip
+
+    def test_axes_of_a_batch_that_are_broadcast(self):
+        rng = self.rng()
+        indices = jnp.array(rng.randint(0, 9, (1, 3, 1, 10, 2)), "int32")
+        data = jnp.array(rng.randint(0, 9, (1, 1, 4, 10, 3)), "int32")
+        m = sparse.BCOO((data, indices), shape=(2, 3, 4, 5, 4, 3))
+        for sort in (sparse.bcoo_sort_indices, jax.jit(sparse.bcoo_sort_indices)):
+            found = sort(m)
+            self.assertEqual(found.indices.shape, indices.shape)
+            self.assertEqual(found.data.shape, (1, 3, 4, 10, 3))
+            self.assertArraysEqual(m.todense(), found.todense())
+        x = jnp.arange(12.0).reshape(2, 2, 3)
+        i = jnp.array([[[0, 1], [1, 2]]])
+        self.assertArraysEqual(bcoo._bcoo_extract(i, x), jnp.array([[1.0, 5.0], [7.0, 11.0]]))
+
+    def test_places_of_no_axes_and_more_axes_of_a_batch_than_a_product_has(self):
+        none = jnp.empty((3, 2, 0), "int32")
+        x = jnp.array([1, 5, 9])
+        self.assertArraysEqual(bcoo._bcoo_extract(none, x), jnp.repeat(x, 2).reshape(3, 2))
+        once = bcoo._bcoo_extract(none, x, assume_unique=False)
+        self.assertArraysEqual(once, jnp.array([[1, 0], [5, 0], [9, 0]]))
+        a, numbers = jnp.arange(4.0).reshape(2, 2), (((1,), (0,)), ((), ()))
+        i = jnp.array([[[1]], [[0]]])
+        found = sparse.bcoo_dot_general_sampled(a, a, i, dimension_numbers=numbers)
+        self.assertArraysEqual(found, jnp.array([[3.0], [6.0]]))
+
+    def test_parts(self):
+        for kind in ("csr", "csc", "bcoo"):
+            eye = jax.jit(lambda kind=kind: sparse.eye(3, 4, 1, sparse_format=kind))()
+            self.assertArraysEqual(eye.todense(), jnp.eye(3, 4, 1))
+        x = jnp.array([[1.0, 0.0, 2.0], [0.0, 0.0, 3.0]])
+        _, i = bcoo._bcoo_fromdense(x, nse=3)
+        found = bcsr._bcoo_to_bcsr(i, shape=x.shape, index_dtype=jnp.int32)
+        self.assertArraysEqual(found[0], jnp.array([0, 2, 2]))
+        self.assertArraysEqual(found[1], jnp.array([0, 2, 3]))
+        counts = util._count_stored_elements_per_batch(x, n_batch=1)
+        self.assertArraysEqual(counts, jnp.array([2, 1]))
+
 
 class KeysTest(jtu.JaxTestCase):
     @jax.legacy_prng_key("allow")

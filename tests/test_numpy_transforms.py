@@ -497,3 +497,33 @@ def test_powers_of_ten_in_64_bits() -> None:
         assert float(ours.numpy.log10(100.0)) == 2.0
         assert ours.numpy.geomspace(1, 100, 3, dtype="int64").tolist() == [1, 10, 100]
         assert ours.numpy.geomspace(1, 100, dtype="int8").tolist()[-1] == 100
+
+
+jnp = ours.numpy
+X = jnp.array([1.0, 0.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "slope"),
+    [
+        (lambda x: x[jnp.nonzero(x)].sum(), X, [1, 0, 1]),
+        (lambda x: x[jnp.where(x)].prod(), X, [3, 0, 1]),
+        (lambda x: x[jnp.argwhere(x)[:, 0]].sum(), X, [1, 0, 1]),
+        (lambda x: x[jnp.flatnonzero(x)].sum(), X, [1, 0, 1]),
+        (lambda x: jnp.trim_zeros(x).prod(), jnp.array([0.0, 2.0, 3.0]), [0, 3, 2]),
+        (lambda x: jnp.roots(x)[0].real, jnp.array([0.0, 2.0, -6.0]), [0, -1.5, -0.5]),
+        (
+            lambda x: jnp.polymul(x, x, trim_leading_zeros=True).sum(),
+            jnp.array([0.0, 1.0, 2.0]),
+            [0, 6, 6],
+        ),
+        (lambda x: jnp.mgrid[0 : x[0]].sum() * x[1], jnp.array([3.0, 1.0]), [0, 3]),
+        (lambda x: jnp.bartlett(x[0]).sum() * x[1], jnp.array([3.0, 1.0]), [0, 1]),
+    ],
+)
+def test_sizes_that_depend_on_what_is_differentiated(f: Any, x: Any, slope: list[float]) -> None:
+    """The value is known while its derivative is sought, unless it is also traced."""
+    np.testing.assert_allclose(ours.grad(f)(x), slope, rtol=1e-5)
+    np.testing.assert_allclose(ours.jvp(f, (x,), (jnp.ones_like(x),))[1], sum(slope), rtol=1e-5)
+    with pytest.raises(ours.errors.ConcretizationTypeError):
+        ours.jit(ours.grad(f))(x)

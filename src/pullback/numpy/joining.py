@@ -579,13 +579,12 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     >>> jnp.trim_zeros(jnp.array([0, 0, 1, 0, 2, 0]))
     Array([1, 0, 2], dtype=int32)
     """
-    if isinstance(filt, Tracer):
-        raise ConcretizationTypeError(filt, "Error arose in the `filt` argument of trim_zeros()")
+    value = concrete(filt, "Error arose in the `filt` argument of trim_zeros()")
     check_arraylike("trim_zeros", filt)
     filt = unwrap(filt)
     if not trim:
         return as_array(unwrap(filt))
-    values = np.asarray(filt)
+    values = np.asarray(unwrap(value))
     low, high = [0] * values.ndim, list(values.shape)
     axes = (
         range(values.ndim)

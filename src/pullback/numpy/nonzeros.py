@@ -11,13 +11,12 @@ from ..api.jit import jit
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..dtypes import default_int
-from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, as_int, size_of
 from . import arithmetic, cumulative, joining, reductions, scatter
 from .creation import full
 from .manipulation import atleast_1d, ravel, transpose
 from .selecting import select_where
-from .util import check_arraylike, literal, ndim_of, shape_of, to_type, unwrap
+from .util import check_arraylike, concrete, literal, ndim_of, shape_of, to_type, unwrap
 
 
 def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
@@ -39,12 +38,11 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     if size is None:
         if isinstance(a, Tracer):
             a = a.settled()
-        if isinstance(a, Tracer):
-            raise ConcretizationTypeError(
-                a,
-                "The size argument of jnp.nonzero must be statically specified to use jnp.nonzero "
-                "within JAX transformations: jnp.nonzero(x, size=n).",
-            )
+        a = concrete(  # where elements are has no derivative
+            a,
+            "The size argument of jnp.nonzero must be statically specified to use jnp.nonzero "
+            "within JAX transformations: jnp.nonzero(x, size=n).",
+        )
         if fill_value is None:
             return tuple(as_array(w.astype(default_int())) for w in np.nonzero(np.asarray(a)))
         size = int(np.count_nonzero(np.asarray(a)))  # nothing is filled, but its type counts

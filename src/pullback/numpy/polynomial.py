@@ -11,8 +11,6 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..control.scan import scan
 from ..core.avals import typeof
-from ..core.trace import Tracer
-from ..errors import ConcretizationTypeError
 from ..primitives.common import as_int
 from . import (
     arithmetic,
@@ -30,7 +28,14 @@ from . import (
     signals,
     sorting,
 )
-from .util import as_complex, check_arraylike, ndim_of, promote_dtypes, promote_dtypes_inexact
+from .util import (
+    as_complex,
+    check_arraylike,
+    concrete,
+    ndim_of,
+    promote_dtypes,
+    promote_dtypes_inexact,
+)
 
 
 @functools.partial(jit, static_argnames=("unroll",))
@@ -132,7 +137,8 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
         u = u.at[k : k + n + 1].add(-d * v)
     if trim_leading_zeros:
         # What rounding left of a zero is one too.
-        small = np.abs(np.asarray(u)) <= np.sqrt(float(dtypes.finfo(typeof(u).dtype).eps))
+        host = np.asarray(concrete(u, "trim_leading_zeros of jnp.polydiv needs a concrete value."))
+        small = np.abs(host) <= np.sqrt(float(dtypes.finfo(typeof(u).dtype).eps))
         u = u[len(small) if small.all() else int(np.argmin(small)) :]
     return quotient, u
 
@@ -344,25 +350,22 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
         return creation.zeros((0,), as_complex(typeof(p).dtype))
     if not strip_zeros:
         return _roots_padded(p)
-    if isinstance(p, Tracer):
-        raise ConcretizationTypeError(
-            p,
-            "The error occurred in the jnp.roots() function. To use this within a JIT-compiled "
-            "context, pass strip_zeros=False, but be aware that leading zeros will be result in "
-            "some returned roots being set to NaN.",
-        )
-    host = np.asarray(p)
+    value = concrete(
+        p,
+        "The error occurred in the jnp.roots() function. To use this within a JIT-compiled "
+        "context, pass strip_zeros=False, but be aware that leading zeros will be result in "
+        "some returned roots being set to NaN.",
+    )
+    host = np.asarray(value)
     held = np.flatnonzero(host)
     if not held.size:
         return creation.zeros((0,), as_complex(typeof(p).dtype))
-    return _companion_roots(creation.asarray(host[held[0] :]))
+    return _companion_roots(creation.asarray(p[held[0] :] if value is not p else host[held[0] :]))
 
 
 # --- windows ---
 def _count(M: Any) -> int:
-    if isinstance(M, Tracer):
-        raise ConcretizationTypeError(M, "The size of a window must be static.")
-    count = int(M)
+    count = int(concrete(M, "The size of a window must be static."))
     if count < 0:
         raise TypeError(f"The number of points of a window must be nonnegative, got M={M}.")
     return count

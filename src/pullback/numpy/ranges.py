@@ -628,14 +628,15 @@ def slice_as_range(key: Any, name: str) -> Any:
     """The numbers that a slice stands for in `jnp.<name>[...]`; a complex step counts them."""
     if not isinstance(key, slice):
         raise TypeError(f"jnp.{name} takes slices, got {key!r}")
-    for part, label in ((key.start, "start"), (key.stop, "stop"), (key.step, "step")):
-        if isinstance(part, Tracer):
-            raise ConcretizationTypeError(part, f"slice {label} of jnp.{name}")
-    start = 0 if key.start is None else key.start
-    step = 1 if key.step is None else key.step
+    start, stop, step = (
+        concrete(getattr(key, label), f"slice {label} of jnp.{name}")
+        for label in ("start", "stop", "step")
+    )
+    start = 0 if start is None else start
+    step = 1 if step is None else step
     if isinstance(step, complex):
-        return linspace(start, key.stop, int(abs(step)))
-    return arange(start, key.stop, step)
+        return linspace(start, stop, int(abs(step)))
+    return arange(start, stop, step)
 
 
 mgrid = _Grid(False, "mgrid")

@@ -167,15 +167,9 @@ class BCSR(JAXSparse):
             )
         arr = arr if arr.indices_sorted else bcoo_sort_indices(arr)
         data, indices = full(arr)
-        rows = arr.shape[arr.n_batch]
-
-        def pointers(i: Any) -> Any:
-            counts = jnp.zeros(rows, i.dtype).at[i[:, 0]].add(1, mode="drop")
-            return jnp.concatenate([jnp.zeros(1, i.dtype), jnp.cumsum(counts, dtype=i.dtype)])
-
-        indptr = batched(pointers, arr.n_batch)(indices)
         # Rows are in order; of the columns within them JAX claims nothing either.
-        return cls((data, indices[..., 1], indptr), shape=arr.shape)
+        parts = _bcoo_to_bcsr(indices, shape=arr.shape, index_dtype=indices.dtype)
+        return cls((data, *parts), shape=arr.shape)
 
     @classmethod
     def from_scipy_sparse(
@@ -511,6 +505,18 @@ def _bcsr_fromdense(
 def _bcsr_todense(data: Any, indices: Any, indptr: Any, *, spinfo: SparseInfo) -> Any:
     """The dense array of these parts."""
     return bcsr_todense_p.bind(*map(jnp.asarray, (data, indices, indptr)), spinfo=spinfo)
+
+
+def _bcoo_to_bcsr(indices: Any, *, shape: Sequence[int], index_dtype: Any) -> tuple[Any, Any]:
+    """(indices, indptr) of a BCSR array of this shape, of the sorted indices of a BCOO."""
+    n_batch, kind = indices.ndim - 2, dtypes.canonicalize_dtype(index_dtype)
+    rows = shape[n_batch]
+
+    def pointers(i: Any) -> Any:
+        counts = jnp.zeros(rows, kind).at[i[:, 0]].add(1, mode="drop")
+        return jnp.concatenate([jnp.zeros(1, kind), jnp.cumsum(counts, dtype=kind)])
+
+    return indices[..., 1].astype(kind), batched(pointers, n_batch)(indices)
 
 
 def _bcsr_to_bcoo(indices: Any, indptr: Any, *, shape: Sequence[int]) -> Any:

@@ -15,6 +15,7 @@ from ...control.expand import register_inline
 from ...core.avals import ShapedArray
 from ...core.primitive import Primitive
 from ...core.symbolic import Zero, instantiate_zeros, is_undefined_primal, is_zero
+from ...numpy.util import promotes_freely
 
 
 class SparseInfo(NamedTuple):
@@ -67,6 +68,7 @@ def composed(
     Derivatives, batches and transposes are taken of what `fun` does, so that the primitive itself
     appears in programs where it was called, not in what is derived of them.
     """
+    fun = promotes_freely(fun)
 
     def abstract_eval(*avals: Any, **params: Any) -> Any:
         outs = eval_shape(functools.partial(fun, **params), *avals)

@@ -94,8 +94,9 @@ class _Compressed(JAXSparse):
 
     @classmethod
     def _eye(cls, N: int, M: int, k: int, *, dtype: Any = None, index_dtype: Any = "int32") -> Any:
+        nse = max(0, min(N + min(k, 0), M - max(k, 0)))
         return cls.fromdense(  # type: ignore[attr-defined]
-            jnp.eye(N, M, k, dtype=dtype), index_dtype=index_dtype
+            jnp.eye(N, M, k, dtype=dtype), nse=nse, index_dtype=index_dtype
         )
 
 

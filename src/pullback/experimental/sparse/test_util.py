@@ -4,6 +4,7 @@ sparse arrays with functions of dense ones: for tests of one's own functions.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import unittest
 import zlib
@@ -107,6 +108,14 @@ def rand_sparse(
     return make
 
 
+def _random(
+    cls: Any, shape: Any, dtype: Any, *, rng: Any, rand_method: Any, nse: Any, **axes: int
+) -> Any:
+    """A random sparse array; what `rand_bcoo` was given is given anew by keywords."""
+    dense = rand_sparse(rng, nse=nse, rand_method=rand_method)
+    return cls.fromdense(dense(shape, dtype), **axes)
+
+
 def rand_bcoo(
     rng: Any,
     rand_method: Callable[..., Any] = _normal,
@@ -114,16 +123,21 @@ def rand_bcoo(
     n_batch: int = 0,
     n_dense: int = 0,
 ) -> Callable[..., BCOO]:
-    """A function of (shape, dtype) that makes random BCOO arrays.
+    """A function of (shape, dtype) that makes random BCOO arrays; keywords of this function that
+    it is given stand for one call.
 
     >>> from pullback.experimental.sparse import test_util
     >>> make = test_util.rand_bcoo(np.random.RandomState(0), nse=2)
     >>> make((3, 4), np.float32)
     BCOO(float32[3, 4], nse=2)
     """
-    dense = rand_sparse(rng, nse=nse, rand_method=rand_method)
-    axes = {"n_batch": n_batch, "n_dense": n_dense}
-    return lambda shape, dtype: BCOO.fromdense(dense(shape, dtype), **axes)
+    given: dict[str, Any] = {
+        "rand_method": rand_method,
+        "nse": nse,
+        "n_batch": n_batch,
+        "n_dense": n_dense,
+    }
+    return functools.partial(_random, BCOO, rng=rng, **given)
 
 
 def rand_bcsr(
@@ -133,16 +147,20 @@ def rand_bcsr(
     n_batch: int = 0,
     n_dense: int = 0,
 ) -> Callable[..., BCSR]:
-    """A function of (shape, dtype) that makes random BCSR arrays.
+    """A function of (shape, dtype) that makes random BCSR arrays, as `rand_bcoo` does.
 
     >>> from pullback.experimental.sparse import test_util
     >>> make = test_util.rand_bcsr(np.random.RandomState(0), nse=2)
     >>> make((3, 4), np.float32)
     BCSR(float32[3, 4], nse=2)
     """
-    dense = rand_sparse(rng, nse=nse, rand_method=rand_method)
-    axes = {"n_batch": n_batch, "n_dense": n_dense}
-    return lambda shape, dtype: BCSR.fromdense(dense(shape, dtype), **axes)
+    given: dict[str, Any] = {
+        "rand_method": rand_method,
+        "nse": nse,
+        "n_batch": n_batch,
+        "n_dense": n_dense,
+    }
+    return functools.partial(_random, BCSR, rng=rng, **given)
 
 
 class SparseTestCase(unittest.TestCase):
@@ -239,15 +257,22 @@ class SparseTestCase(unittest.TestCase):
     ) -> None:
         """The derivatives by what is stored are those of the dense function."""
         args = list(args_maker())
-        nums = range(len(args)) if argnums is None else argnums
-        data = [args[k].data if is_sparse(args[k]) else args[k] for k in nums]
+        leaves, structure = tree.flatten(args)
+        chosen = range(len(args)) if argnums is None else argnums
+        owners = [k for k, arg in enumerate(args) for _ in tree.leaves(arg)]
+        free = [
+            n
+            for n, (k, x) in enumerate(zip(owners, leaves, strict=True))
+            if k in chosen and jnp.issubdtype(jnp.result_type(x), np.inexact)
+        ]
 
         def of_data(fun: Callable[..., Any], *data: Any) -> Any:
-            full = list(args)
-            for k, x in zip(nums, data, strict=True):
-                full[k] = args[k]._with_data(x) if is_sparse(args[k]) else x
-            return todense(fun(*full))
+            full = list(leaves)
+            for n, x in zip(free, data, strict=True):
+                full[n] = x
+            return todense(fun(*tree.unflatten(structure, full)))
 
+        data = [leaves[n] for n in free]
         for mode in modes:
             jacobian = {"fwd": jacfwd, "rev": jacrev}[mode]
             found, wanted = (

@@ -65,9 +65,14 @@ def nfold_vmap(
 
 def _count_stored_elements(mat: Any, n_batch: int = 0, n_dense: int = 0) -> Any:
     """How many elements a BCOO form of a dense array stores: those of the fullest batch."""
+    return _count_stored_elements_per_batch(mat, n_batch, n_dense).max(initial=0)
+
+
+def _count_stored_elements_per_batch(mat: Any, n_batch: int = 0, n_dense: int = 0) -> Any:
+    """How many elements a BCOO form of a dense array stores of each batch, in its batch axes."""
     mat = jnp.asarray(mat)
     mask = (mat != 0).any(axis=tuple(range(mat.ndim - n_dense, mat.ndim)))
-    return mask.sum(axis=tuple(range(n_batch, mask.ndim)), dtype=jnp.int32).max(initial=0)
+    return mask.sum(axis=tuple(range(n_batch, mask.ndim)), dtype=jnp.int32)
 
 
 def _coo_extract(row: Any, col: Any, mat: Any) -> Any:

@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from .... import numpy as jnp
+from ....numpy.util import promotes_freely
 from .dense import bcoo_todense
 from .layout import bcoo_update_layout
 from .storage import all_sparse, batched, columns_of, full, make, sizes_of
@@ -107,6 +108,7 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     return make(data, indices, shape)
 
 
+@promotes_freely
 def _match(own: Any, other: Any, i: Any, j: Any) -> Any:
     """Which elements of two arrays, (nse, nse), stand at places that meet."""
     ok = (i < jnp.array(own, i.dtype)).all(-1)[:, None]
@@ -117,6 +119,7 @@ def _match(own: Any, other: Any, i: Any, j: Any) -> Any:
     return ok
 
 
+@promotes_freely
 def _pairs(own: Any, other: Any, x: Any, i: Any, y: Any, j: Any) -> tuple[Any, Any]:
     """The products of pairs that meet, then room for as many as there are pairs: how many meet is
     not known before, where elements may be stored twice.

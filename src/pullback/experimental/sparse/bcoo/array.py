@@ -126,7 +126,8 @@ class BCOO(Stored):
     def reshape(self, *args: Any, **kwargs: Any) -> BCOO:
         """The array in another shape of as many elements."""
         sizes = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
-        return bcoo_reshape(self, new_sizes=_sizes(sizes, self.size), **kwargs)
+        out: BCOO = bcoo_reshape(self, new_sizes=_sizes(sizes, self.size), **kwargs)
+        return out
 
     def sum(self, axis: Any = None) -> Any:
         axes = range(self.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
@@ -134,7 +135,8 @@ class BCOO(Stored):
         return out if out.ndim else out.todense()
 
     def __getitem__(self, key: Any) -> BCOO:
-        return getitem(self, key)
+        out: BCOO = getitem(self, key)
+        return out
 
     def __iter__(self) -> Any:
         if not self.ndim:

@@ -14,6 +14,7 @@ import numpy as np
 from .... import lax, numpy as jnp
 from ....api.staging import eval_shape
 from ....core.avals import ShapedArray
+from ....numpy.util import promotes_freely
 from .dense import bcoo_fromdense
 from .layout import bcoo_update_layout
 from .shape import bcoo_transpose
@@ -110,6 +111,7 @@ def _windows(
     return _Windows(outs, strides, tuple(int(low) for low, _ in pads), grown, spread)
 
 
+@promotes_freely
 def _pairs(
     x: BCOO, kernel: BCOO, dtype: Any, groups: int, batch_groups: int, windows: _Windows
 ) -> tuple[Any, Any]:
@@ -133,6 +135,7 @@ def _pairs(
     return data.reshape(lead), indices.reshape((*lead, len(windows.outs)))
 
 
+@promotes_freely
 def _places(at: Any, offset: Any, windows: _Windows) -> tuple[Any, Any]:
     """(the window that an element at `at` meets with the kernel's element at `offset`, whether
     there is one).

@@ -85,7 +85,11 @@ def _fromdense(
         return jnp.stack(found, 1).astype(index_dtype)
 
     indices = batched(places, n_batch)(_mask(mat, n_batch, n_dense))
-    return addable(_extract(mat, indices, n_batch)), indices
+    data = _extract(mat, indices, n_batch)
+    if not sparse:  # one place, which the first element holds
+        first = jnp.arange(nse) == 0
+        data = jnp.where(first.reshape((-1,) + (1,) * (mat.ndim - n_batch)), data, 0)
+    return addable(data), indices
 
 
 bcoo_fromdense_p = composed(
@@ -97,12 +101,16 @@ bcoo_fromdense_p = composed(
 
 
 def _extract(mat: Any, indices: Any, n_batch: int) -> Any:
-    """Elements of a dense array at indices; zero for padding."""
+    """Elements of a dense array at indices; zero for padding. Batch axes of one element are as
+    long as the other's.
+    """
+    lead = jnp.broadcast_shapes(mat.shape[:n_batch], indices.shape[:n_batch])
+    mat = jnp.broadcast_to(mat, (*lead, *mat.shape[n_batch:]))
+    indices = jnp.broadcast_to(indices, (*lead, *indices.shape[n_batch:]))
 
     def one(m: Any, i: Any) -> Any:
         if not i.shape[-1]:
-            kept = jnp.arange(i.shape[0]) == 0
-            return jnp.where(kept.reshape((-1,) + (1,) * m.ndim), m[None], 0)
+            return jnp.broadcast_to(m, (i.shape[0], *m.shape))
         if 0 in m.shape:  # all of the indices are padding
             return jnp.zeros((i.shape[0], *m.shape[i.shape[-1] :]), m.dtype)
         return m.at[columns_of(i)].get(mode="fill", fill_value=0)

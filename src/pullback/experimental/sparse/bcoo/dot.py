@@ -12,6 +12,7 @@ from .... import lax, numpy as jnp
 from ....numpy.util import check_arraylike
 from ..base import JAXSparse
 from ..composed import SparseInfo, composed, info, numbers
+from .dense import bcoo_extract_p
 from .order import bcoo_sum_duplicates
 from .shape import bcoo_broadcast_in_dim
 from .storage import (
@@ -256,7 +257,7 @@ def _without(axes: Sequence[int], gone: Sequence[int]) -> tuple[int, ...]:
 
 def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
     """The elements at `indices`, (*batch, nse, n), of the product of two dense arrays: only they
-    are computed. Axes of a batch are the first ones of the product's.
+    are computed, unless there are more axes of a batch than the product has.
 
     `dimension_numbers`: those of `lax.dot_general`.
 
@@ -268,11 +269,9 @@ def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers:
     """
     A, B, indices = map(jnp.asarray, (A, B, indices))
     dimension_numbers = numbers(dimension_numbers)
-    lots, given = indices.ndim - 2, len(dimension_numbers[1][0])
-    if lots > given:
-        raise ValueError(
-            f"bcoo_dot_general_sampled: indices have {lots} batch axes, the product {given}"
-        )
+    if indices.ndim - 2 > len(dimension_numbers[1][0]):
+        product = lax.dot_general(A, B, dimension_numbers=dimension_numbers)
+        return bcoo_extract_p.bind(indices, product, assume_unique=True)
     return bcoo_dot_general_sampled_p.bind(A, B, indices, dimension_numbers=dimension_numbers)
 
 

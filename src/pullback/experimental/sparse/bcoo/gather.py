@@ -11,6 +11,7 @@ from .... import dtypes, lax, numpy as jnp
 from ....core.trace import Tracer
 from ....errors import NonConcreteBooleanIndexError
 from ....numpy.index_entries import fits_mask, sequence_error
+from ....numpy.util import promotes_freely
 from .order import fitting
 from .shape import (
     bcoo_broadcast_in_dim,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .array import BCOO
 
 
+@promotes_freely
 def bcoo_gather(
     operand: BCOO,
     start_indices: Any,
@@ -95,6 +97,7 @@ def _starts(starts: Any, numbers: Any) -> tuple[Any, tuple[int, ...], tuple[int,
     return starts, read, (*numbers.collapsed_slice_dims, *axes)
 
 
+@promotes_freely
 def getitem(mat: BCOO, key: Any) -> BCOO:
     """mat[key]: as of arrays, integers beyond the last are the last."""
     keys = _without_dots(mat, list(key) if isinstance(key, tuple) else [key])

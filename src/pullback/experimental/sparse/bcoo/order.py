@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from .... import numpy as jnp
 from ....core.trace import Tracer
+from ....numpy.util import promotes_freely
 from ..composed import SparseInfo, composed, info
-from .storage import batched, columns_of, full, make, of_info, parts, places, sizes_of
+from .storage import batched, columns_of, make, of_info, parts, places, sizes_of
 
 if TYPE_CHECKING:
     from .array import BCOO
@@ -31,16 +32,15 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
 
 
 def _sorted(data: Any, indices: Any, *, spinfo: SparseInfo) -> tuple[Any, Any]:
-    mat = of_info(data, indices, spinfo)
-    data, indices = full(mat)
-
-    def one(d: Any, i: Any) -> Any:
-        if not i.shape[1]:
-            return d, i
-        order = jnp.lexsort(columns_of(i)[::-1])
-        return d[order], i[order]
-
-    return batched(one, mat.n_batch)(data, indices)  # type: ignore[no-any-return]
+    # Batch axes of one element stay so: those of indices are sorted once for all data.
+    n = of_info(data, indices, spinfo).n_batch
+    if not indices.shape[-1]:
+        return data, indices
+    order = batched(lambda i: jnp.lexsort(columns_of(i)[::-1]), n)(indices)
+    taken = batched(lambda x, at: x[at], n)
+    lead = jnp.broadcast_shapes(data.shape[:n], indices.shape[:n])
+    spread = jnp.broadcast_to(order, (*lead, *order.shape[n:]))
+    return taken(jnp.broadcast_to(data, (*lead, *data.shape[n:])), spread), taken(indices, order)
 
 
 bcoo_sort_indices_p = composed("bcoo_sort_indices", _sorted, ("spinfo",), multiple_results=True)
@@ -80,6 +80,7 @@ def stored_once(mat: BCOO, nse: int | None, remove_zeros: bool) -> BCOO:
     return out
 
 
+@promotes_freely
 def _groups(mat: BCOO, remove_zeros: bool) -> tuple[Any, Any]:
     """(each element's group, number of groups) of an array with sorted indices."""
     _, sparse, _ = sizes_of(mat)

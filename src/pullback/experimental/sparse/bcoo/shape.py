@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .... import lax, numpy as jnp
-from ....numpy.util import canonical_axis
+from ....numpy.util import canonical_axis, promotes_freely
 from ..composed import SparseInfo, composed, info
 from .order import fitting
 from .storage import (
@@ -102,6 +102,7 @@ def _boundary(shape: Sequence[int], size: int) -> int | None:
     return found[-1] if found else None
 
 
+@promotes_freely
 def bcoo_reshape(
     mat: BCOO,
     *,
@@ -302,6 +303,7 @@ def _joined_batches(operands: list[BCOO], dimension: int, shape: list[int]) -> B
     return make(jnp.concatenate(datas, dimension), jnp.concatenate(places, dimension), shape)
 
 
+@promotes_freely
 def bcoo_slice(
     mat: BCOO,
     *,
@@ -351,6 +353,7 @@ def bcoo_slice(
     return fitting(make(data, indices, shape))
 
 
+@promotes_freely
 def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> BCOO:
     """A box of the array whose start is a value, clamped so that the box lies inside.
 
@@ -374,9 +377,12 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
         raise TypeError(f"bcoo_dynamic_slice: slice_sizes={sizes} of an array of shape {mat.shape}")
     # From the end, and clamped, as by lax.dynamic_slice.
     starts = [jnp.where(s < 0, s + n, s) for s, n in zip(starts, mat.shape, strict=True)]
-    return box(mat, [jnp.clip(s, 0, n - k) for s, n, k in zip(starts, mat.shape, sizes)], sizes)
+    starts = [jnp.clip(s, 0, n - k) for s, n, k in zip(starts, mat.shape, sizes)]
+    out: BCOO = box(mat, starts, sizes)
+    return out
 
 
+@promotes_freely
 def box(mat: BCOO, starts: Sequence[Any], sizes: tuple[int, ...]) -> BCOO:
     """The box of these sizes that starts there, inside the array."""
     data, indices = full(mat)
@@ -390,6 +396,7 @@ def box(mat: BCOO, starts: Sequence[Any], sizes: tuple[int, ...]) -> BCOO:
     return fitting(make(*kept(ok, data, moved, n_sparse), sizes))
 
 
+@promotes_freely
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     """The array with some axes reversed.
 
@@ -417,6 +424,7 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     return make(data, lax.rev(indices, lead), operand.shape)
 
 
+@promotes_freely
 def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     """The sum along axes: a sparse array of those that are left.
 

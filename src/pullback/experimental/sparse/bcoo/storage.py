@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from .... import dtypes, lax, numpy as jnp
 from ....api.vmap import vmap
+from ....numpy.util import promotes_freely
 from ..base import FORMATS, JAXSparse
 from ..composed import SparseInfo
 
@@ -208,6 +209,7 @@ def stacked(columns: Sequence[Any], like: Any, shape: Sequence[int]) -> Any:
     return jnp.stack([jnp.broadcast_to(c, tuple(shape)).astype(like.dtype) for c in columns], -1)
 
 
+@promotes_freely
 def inside(mat: BCOO, indices: Any) -> Any:
     """Which of the indices are places of the array, (*batch, nse); the others are padding."""
     _, sparse, _ = sizes_of(mat)
