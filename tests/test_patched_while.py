@@ -17,7 +17,8 @@ from pullback import lax
 from pullback.backends.llvm.compiler import CompiledKernel
 from pullback.backends.llvm.driver import Plan
 from pullback.backends.llvm.patch_while import Whiles, begins_again
-from pullback.backends.llvm.stencils import provided
+from pullback.backends.llvm.stencil_text import is_rare
+from pullback.backends.llvm.stencils import Stencils, provided
 from pullback.backends.llvm.target import host_target
 from pullback.loops import pipeline
 from pullback.loops.canon import waits
@@ -153,6 +154,24 @@ def test_a_long_first_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Non
     assert seen == [1.5, 3.0] * 2
     compiled = pb.jit(lambda n: counting(n, np.float32(1.75))).lower(1).compile()
     assert int(compiled(LONG)[0]) == LONG
+
+
+def test_usual_stencils_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """What every batched loop asks, whether any element goes on, needs no stencils that a machine
+    has only later."""
+    monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
+    asked = []
+    real = Stencils.find
+    monkeypatch.setattr(Stencils, "find", lambda *a: asked.append(a[1]) or real(*a))
+
+    def of_each_first(x: Any) -> Any:
+        body = lambda c: (c[0] * 1.25 + 0.5, c[1] + 1)
+        return pb.vmap(lambda v: lax.while_loop(lambda c: c[0] < 3, body, (v, 0)))(x)
+
+    pb.jit(of_each_first)(X)
+    (kernel,) = pb.explain_compile("of_each_first").programs[-1].kernels
+    assert kernel.origin == "stencils"
+    assert asked and not [key for key in asked if is_rare(key, host_target())]
 
 
 def test_what_cannot_begin_again() -> None:

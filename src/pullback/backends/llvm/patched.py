@@ -550,14 +550,14 @@ class _Loops(Whiles):
         return out
 
     def fold_bytes(self, op: str, area: int, count: int) -> int:
-        """Truth values, a byte each: halves of them at once, as integers. In which order is all the
-        same."""
+        """Truth values, a byte each: halves of them at once, as integers whose stencils are usual.
+        In which order is all the same."""
         while count > 1:
             count //= 2
-            width = min(count, 8)
+            width = 8 if count >= 8 else 4 if count >= 4 else 1
             for k in range(0, count, width):
                 x = area + k
-                self.stencil((op, f"i{8 * width}", 1), x, x + count, x)
+                self.stencil((op, f"i{8 * width}" if width > 1 else "bool", 1), x, x + count, x)
         at = self.slot()
         self.copy(area, at)
         return at
