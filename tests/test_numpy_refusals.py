@@ -292,3 +292,18 @@ def test_no_size_follows_beside_an_axis_of_size_0(size: int, shape: tuple[int, .
                 f(pnp.zeros(size))
     assert pnp.zeros((0, 4)).reshape(-1).shape == (0,)
     assert pnp.zeros((0, 4)).reshape(3, -1).shape == (3, 0)
+
+
+@pytest.mark.parametrize(
+    "number, x64, fix",
+    [
+        (2**31, False, r"np\.uint32\(2147483648\)"),
+        (-(2**31) - 1, False, "enable x64"),
+        (2**40, False, "enable x64"),
+        (2**63, True, r"np\.uint64\(9223372036854775808\)"),
+        (-(2**70), True, r"float\(-1180591620717411303424\)"),
+    ],
+)
+def test_what_a_large_integer_can_be_instead(number: int, x64: bool, fix: str) -> None:
+    with pb.enable_x64(x64), pytest.raises(OverflowError, match=fix):
+        pnp.maximum(pnp.ones(2), number)

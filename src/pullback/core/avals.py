@@ -487,9 +487,12 @@ def plain_scalar(x: Any) -> Any:
 def _large_int_aval(x: int, x64: bool) -> ShapedArray:
     if x64 and -(2**63) <= x < 2**63:
         return ShapedArray((), np.dtype("int64"), weak_type=True)
+    if 0 <= x < 2 ** (64 if x64 else 32):
+        fix = f"give it a dtype, as in np.uint{64 if x64 else 32}({x})"
+    else:
+        fix = "enable x64" if not x64 and -(2**63) <= x < 2**64 else f"make it a float: float({x})"
     raise OverflowError(
-        f"Python int {x} too large to convert to {'int64' if x64 else 'int32'}. Fix: give it a "
-        "dtype (np.uint32(...)) or enable x64."
+        f"Python int {x} too large to convert to {'int64' if x64 else 'int32'}. Fix: {fix}."
     )
 
 
