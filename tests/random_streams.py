@@ -2,6 +2,7 @@
 
 `python tests/random_streams.py` (with JAX installed) adds to data/random_streams.jsonl what is not
 there yet; delete the file to record all of it anew, which takes JAX half an hour of one processor.
+Float16 numbers are recorded twice: on a processor with arithmetic of 16 bits, and on one without.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+
+from pullback.processor import computes_halves
 
 FILE = Path(__file__).resolve().parent / "data" / "random_streams.jsonl"
 FLOATS = ("float32", "float16", "bfloat16", "float64")
@@ -140,6 +143,11 @@ class Stream(NamedTuple):
         parts = (self.sampler, self.dtype, "x64" if self.x64 else "", self.generator)
         return " ".join(p for p in parts if p) + ("" if self.partitionable else " sequential")
 
+    def kept(self) -> str:
+        """What names the numbers in the file: those of float16 depend on the processor."""
+        apart = self.dtype == "float16" and not computes_halves()
+        return str(self) + (" rounded each" if apart else "")
+
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         return SHAPES if (self.generator, self.partitionable) == GENERATORS[0] else SHAPES[-1:]
 
@@ -187,12 +195,12 @@ def record() -> None:
     warnings.simplefilter("ignore")
     there = recorded()
     with FILE.open("a") as file:
-        for stream in (s for name in SAMPLERS for s in streams(name) if str(s) not in there):
+        for stream in (s for name in SAMPLERS for s in streams(name) if s.kept() not in there):
             draws = [
                 d if isinstance(d, str) else (d[0], d[1], base64.b64encode(d[2]).decode())
                 for d in stream.draws(jax)
             ]
-            file.write(json.dumps([str(stream), draws]) + "\n")
+            file.write(json.dumps([stream.kept(), draws]) + "\n")
             file.flush()
 
 

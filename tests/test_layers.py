@@ -29,6 +29,7 @@ LAYERS = (
         "formatting",
         "logging_config",
         "monitoring",
+        "processor",
         "compile_log",
         "switches",
     ),

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
+from ..processor import computes_halves
 from .builders import jvp_of, nary_batch
 from .common import broadcast_dims, complex_dtype, size_of
 from .contract import dot_general_p
@@ -87,7 +88,9 @@ def _sum_physical(avals: Any, x: Any, y: Any, *, parts: Any = None) -> Any:
     dtype = typeof(x).dtype
     if parts is None or dtype not in _CONTRACTED:
         return add_p.bind(x, y)
-    if dtype == np.float16:  # XLA computes both in float32, where the product is exact
+    if dtype == np.float16:  # the product is exact in float32
+        if not computes_halves():
+            return add_p.bind(x, y)
         wide = [convert_element_type(v, np.float32) for v in (*parts, y)]
         return convert_element_type(add(mul(wide[0], wide[1]), wide[2]), dtype)
     return fused_multiply_add_p.bind(*parts, y)
@@ -126,12 +129,12 @@ def _over_power_physical(avals: Any, x: Any, y: Any, *, parts: Any = None) -> An
 
 
 def _product_physical(avals: Any, x: Any, y: Any, **params: Any) -> Any:
-    """Of doubles, with few terms: one after the other, each fused with the sum before."""
+    """Of vectors and a matrix, with few terms: in the order in which JAX's compiler adds them."""
     (over_x, over_y), batched = params["dimension_numbers"]
-    shapes = typeof(x).shape, typeof(y).shape
+    shapes, dtype = (typeof(x).shape, typeof(y).shape), typeof(x).dtype
     n = shapes[0][over_x[0]] if len(over_x) == 1 else 0
     static = all(type(k) is int for shape in shapes for k in shape)
-    if batched != ((), ()) or typeof(x).dtype != np.float64 or not static or not 1 < n <= _SHORT:
+    if batched != ((), ()) or dtype not in _NATIVE or not static or not 1 < n <= _TERMS:
         return dot_general_p.bind(x, y, **params)
     out = dot_general_p.rule("abstract_eval")(*avals, **params).shape
 
@@ -144,10 +147,56 @@ def _product_physical(avals: Any, x: Any, y: Any, **params: Any) -> Any:
             for c, s, r in zip(columns, starts, ranks, strict=True)
         )
 
-    total = mul(*terms(0))
-    for k in range(1, n):
+    order = _order_of_wide if dtype == np.float64 else _order_of_singles
+    vectors = 1 if 1 in map(len, shapes) else size_of(shapes[0]) // n  # which come first
+    return order(n, vectors)(terms, range(n))
+
+
+def _one_by_one(terms: Any, ks: Any) -> Any:
+    """A sum of products, each rounded."""
+    return functools.reduce(add, [mul(*terms(k)) for k in ks])
+
+
+def _fused(terms: Any, ks: Any) -> Any:
+    """A sum of products, each fused with the sum of those before."""
+    first, *others = ks
+    total = mul(*terms(first))
+    for k in others:
         total = fused_multiply_add_p.bind(*terms(k), total)
     return total
+
+
+def _in_lanes(width: int, rest: Any, halves: bool = False) -> Any:
+    """Every so many products in one sum; neighbouring sums are added in turn, or halves of them,
+    then what is left over."""
+
+    def total(terms: Any, ks: Any) -> Any:
+        n = len(ks)
+        whole = n - n % width
+        lanes = [_fused(terms, range(k, whole, width)) for k in range(width)]
+        while len(lanes) > 1:
+            m = len(lanes) // 2
+            pairs = zip(lanes[:m], lanes[m:]) if halves else zip(lanes[::2], lanes[1::2])
+            lanes = [add(a, b) for a, b in pairs]
+        return add(lanes[0], rest(terms, range(whole, n))) if n > whole else lanes[0]
+
+    return total
+
+
+# What JAX's compiler chooses by the number of terms and of vectors that a matrix is multiplied
+# with, as its results show.
+def _order_of_singles(n: int, vectors: int) -> Any:
+    if n < 8 and vectors < 8:
+        return _fused
+    if n < 4:
+        return _one_by_one
+    return _in_lanes(8, _fused) if vectors == 1 else _in_lanes(4, _one_by_one)
+
+
+def _order_of_wide(n: int, vectors: int) -> Any:
+    if n > 3 and vectors == 1:
+        return _in_lanes(4, _fused, halves=n > 4)
+    return _one_by_one if 3 < n < 8 and vectors < 8 else _fused
 
 
 def _short_sum_physical(
@@ -189,6 +238,7 @@ def _sum_in_halves(terms: list[Any]) -> Any:
 # JAX's compiler has a library reduce so many numbers, by halves of rows. Fewer it adds in order,
 # products fused with the sum before them.
 _MANY, _SHORT = 4096, 8
+_TERMS = 16  # of a product's elements, up to which they are written one by one
 
 # Floats that JAX's compiler rounds by themselves on every processor.
 _NATIVE = tuple(np.dtype(t) for t in (np.float32, np.float64))
@@ -198,6 +248,9 @@ _CONTRACTED = (np.dtype(np.float16), *_NATIVE)
 # fused_multiply_add. JAX's compiler does the same to uniform numbers in a range.
 contracted_add_p = compiled_as_jaxs(add_p, _sum_physical)
 contracted_sub_p = compiled_as_jaxs(sub_p, _difference_physical)
+# A uniform number, of which 1 was taken off, and the least normal number: JAX's compiler adds both
+# constants, whose sum is -1 again. Only in float16 are others near enough to show it.
+lost_add_p = compiled_as_jaxs(add_p, lambda avals, x, y: x)
 # A quotient: JAX's compiler multiplies by the reciprocal, rounded, of a divisor that is a constant
 # or is broadcast.
 spread_div_p = compiled_as_jaxs(div_p, _quotient_physical)

@@ -62,7 +62,7 @@ from .elementary import (
     pow,
     product_plus,
 )
-from .uniform import _rademacher, _uniform, requested_dtype  # type: ignore[attr-defined]
+from .uniform import _rademacher, _uniform, positive_uniform, requested_dtype  # type: ignore[attr-defined]
 
 
 def _normal_dtype(dtype: Any) -> Any:
@@ -214,7 +214,9 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
 
 @static_jit("shape", "dtype")
 def _logistic(key: Any, shape: Any, dtype: Any) -> Any:
-    x = _uniform(key, scalar(dtypes.finfo(dtype).tiny, dtype), 1.0, shape=shape, dtype=dtype)
+    x = positive_uniform(
+        key, scalar(dtypes.finfo(dtype).tiny, dtype), 1.0, shape=shape, dtype=dtype
+    )
     return sub(log(x), log1p(neg(x)))
 
 
@@ -411,7 +413,8 @@ def _lognormal(key: Any, sigma: Any, shape: Any, dtype: Any) -> Any:
 
 def _scaled_physical(avals: Any, x: Any, y: Any, *, out_dtype: Any, parts: Any = None) -> Any:
     """`parts`: the call that gives x, and its operands."""
-    apart = parts is None or typeof(y).ndim or typeof(x).dtype == dtypes.bfloat16
+    number = isinstance(y, np.generic) or (not typeof(y).ndim and typeof(x).ndim)
+    apart = parts is None or not number or typeof(x).dtype == dtypes.bfloat16
     factors = None if apart else _factors(*parts)
     if factors is None:
         return mul(x, y)
@@ -433,7 +436,8 @@ def _factors(closed: Any, *args: Any) -> tuple[Any, Any] | None:
 
 
 # A product of a call's numbers and one number: JAX's compiler multiplies that into the number by
-# which the call has multiplied, but in bfloat16, where it rounds in between.
+# which the call has multiplied, where that is an array's or both are known; but in bfloat16, where
+# it rounds in between.
 _scaled_p = as_compiled.compiled_as_jaxs(mul_p, _scaled_physical)
 rules_of_pairs[_scaled_p] = 0, jit_p
 

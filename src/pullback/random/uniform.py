@@ -14,12 +14,13 @@ import numpy as np
 from .. import config, dtypes
 from ..api.placement import lay_out
 from ..core.avals import typeof
+from ..core.primitive import Primitive
 from ..numpy.cumulative import cumsum
 from ..numpy.selecting import select_where
 from ..numpy.sorting import searchsorted
 from ..numpy.taking import take
 from ..numpy.ufuncs_more import clip_jit
-from ..numpy.util import literal
+from ..numpy.util import literal, shown_as
 from ..primitives import as_compiled, rng
 from ..primitives.common import as_array, canonical_axis, canonical_shape, requested_dtype, size_of
 from ..primitives.convert import bitcast_convert_type, convert_element_type
@@ -134,8 +135,9 @@ def _together(op: str, name: str, x: Any, y: Any) -> tuple[Any, Any]:
     return _to_rank(x, rank), _to_rank(y, rank)
 
 
-@static_jit("shape", "dtype")
-def _uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
+def _uniform_in(
+    key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any, plus_minval: Primitive
+) -> Any:
     # Random bits become the mantissa of numbers in [1, 2).
     minval, maxval = as_dtype(minval, dtype), as_dtype(maxval, dtype)
     minval, maxval = _to_rank(minval, len(shape)), _to_rank(maxval, len(shape))
@@ -152,7 +154,7 @@ def _uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
     unit = sub(floats, scalar(1, dtype))
     span = sub(*_together("sub", "minval", maxval, minval))
     scaled = mul(*_together("mul", "maxval", unit, span))
-    scaled = as_compiled.contracted_add_p.bind(*_together("add", "minval", scaled, minval))
+    scaled = plus_minval.bind(*_together("add", "minval", scaled, minval))
     # As in JAX, minval has the last word about the shape: numbers of shape () get its.
     low = typeof(minval).shape
     if len(low) > len(shape) > 0:
@@ -168,6 +170,18 @@ def _uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
             "them."
         )
     return max(minval, reshape(scaled, shape))
+
+
+@static_jit("shape", "dtype")
+def _uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
+    return _uniform_in(key, minval, maxval, shape, dtype, as_compiled.contracted_add_p)
+
+
+@static_jit("shape", "dtype")
+@shown_as("_uniform")
+def positive_uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
+    """From the least normal number to 1."""
+    return _uniform_in(key, minval, maxval, shape, dtype, as_compiled.lost_add_p)
 
 
 # --- integers ---
@@ -538,7 +552,7 @@ def _gumbel(key: Any, shape: Any, dtype: Any, mode: str) -> Any:
             log(
                 neg(
                     exact_log(
-                        _uniform(
+                        positive_uniform(
                             key, minval=scalar(tiny, dtype), maxval=1.0, shape=shape, dtype=dtype
                         )
                     )

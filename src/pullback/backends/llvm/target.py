@@ -15,8 +15,7 @@ import platform
 import sys
 from functools import lru_cache
 
-from numpy import __version__ as _numpy_version
-
+from pullback.processor import computes_halves, linux_flags, numpy_features
 from pullback.records import record
 
 __all__ = [
@@ -42,12 +41,14 @@ class Target:
     registers: int
     gathers: bool = False  # addresses in a register cost less than one by one
     root_steps: int = 2  # Newton's, with which XLA follows estimates of reciprocal float32 roots
+    halves: bool = False  # arithmetic of float16, which rounds random numbers otherwise
 
     @property
     def key(self) -> str:
         """What names this target in cache keys."""
         key = f"{self.triple}/{self.cpu}/{self.features}/{self.vector_bytes}"
         key += "" if self.root_steps == 2 else f"/root{self.root_steps}"
+        key += "/halves" if self.halves else ""
         return key + "/gathers" if self.gathers else key
 
     def can_mask(self, bytes_per_element: int) -> bool:
@@ -76,25 +77,6 @@ _NUMPY_V4 = ["AVX512_SKX"]
 _COUNTING = ("avx512_vpopcntdq", "avx512_bitalg")  # the bits of lanes, which take 15 steps without
 
 
-def _linux_flags() -> set[str]:
-    try:
-        with open("/proc/cpuinfo", "rb") as f:
-            head = f.read(8192).decode("ascii", "replace")
-    except OSError:
-        return set()
-    for line in head.splitlines():
-        if line.startswith("flags"):
-            return set(line.partition(":")[2].split())
-    return set()
-
-
-def _numpy_features() -> dict[str, bool]:
-    """NumPy's own probing of the CPU (it checks the operating system's support as well)."""
-    core = "numpy._core" if int(_numpy_version.split(".")[0]) >= 2 else "numpy.core"
-    module = sys.modules.get(core + "._multiarray_umath")
-    return dict(getattr(module, "__cpu_features__", {}))
-
-
 @lru_cache(maxsize=1)
 def detect_level() -> str:
     """The best level that this machine runs: avx512, avx2, sse2 or neon; `none` where we have no
@@ -104,8 +86,8 @@ def detect_level() -> str:
         return "neon"
     if machine not in ("x86_64", "amd64"):
         return "none"
-    flags = _linux_flags() if sys.platform == "linux" else set()
-    features = _numpy_features()
+    flags = linux_flags() if sys.platform == "linux" else set()
+    features = numpy_features()
     if flags:
         v3, v4 = all(f in flags for f in _LINUX_V3), all(f in flags for f in _LINUX_V4)
     else:
@@ -127,19 +109,19 @@ def _gathers_well() -> bool:
 @lru_cache(maxsize=1)
 def _root_steps() -> int:
     """XLA takes one step on AMD's processors, whose estimates are the finer ones."""
-    return 1 if "sse4a" in _linux_flags() else 2
+    return 1 if "sse4a" in linux_flags() else 2
 
 
 @lru_cache(maxsize=1)
 def permutes_bytes() -> bool:
     """Whether the processor has instructions that put the bytes of vectors into any order."""
-    return "avx512_vbmi" in _linux_flags() or "avx512vbmi" in _linux_flags()
+    return "avx512_vbmi" in linux_flags() or "avx512vbmi" in linux_flags()
 
 
 @lru_cache(maxsize=1)
 def multiplies_bytes() -> bool:
     """Whether the processor has instructions that add products of four bytes to a sum."""
-    return "avx512_vnni" in _linux_flags() or bool(_numpy_features().get("AVX512VNNI"))
+    return "avx512_vnni" in linux_flags() or bool(numpy_features().get("AVX512VNNI"))
 
 
 _ARCH_PRCTL, _REQUEST_STATE, _MATRIX_STATE = 158, 0x1023, 18  # of Linux on x86-64
@@ -152,7 +134,7 @@ def matrix_units(kind: str = "amx_int8") -> bool:
     state larger; it says no where a signal stack is too small."""
     if sys.platform != "linux" or platform.machine().lower() not in ("x86_64", "amd64"):
         return False
-    if not {"amx_tile", kind} <= _linux_flags():
+    if not {"amx_tile", kind} <= linux_flags():
         return False
     try:
         call = ctypes.CDLL(None).syscall
@@ -197,10 +179,18 @@ def target_for(level: str) -> Target:
     cpu, features, width, masks, fma, f16, rounding, registers = LEVELS[level]
     if level == "avx512":
         features += ",+avx512vbmi" if permutes_bytes() else ""
-        features += "".join(f",+{f.replace('_', '')}" for f in _COUNTING if f in _linux_flags())
+        features += "".join(f",+{f.replace('_', '')}" for f in _COUNTING if f in linux_flags())
     gathers = masks and _gathers_well()
     machine = width, masks, fma, f16, rounding, registers, gathers
-    return Target(level, _triple(), cpu, features, *machine, root_steps=_root_steps())
+    return Target(
+        level,
+        _triple(),
+        cpu,
+        features,
+        *machine,
+        root_steps=_root_steps(),
+        halves=computes_halves(),
+    )
 
 
 def host_target() -> Target:
