@@ -272,21 +272,24 @@ def data_bytes(
     not an index, nor one of those `besides`."""
     floats, ints, indices = 0, 0, 0
     data: set[Var] = set()
-    types = [c.var.dtype for c in carries]
+    types = {c.var.dtype for c in carries}
     for s in walk(stmts):
-        if isinstance(s, Load):
-            data.add(s.out)
-            types.append(s.out.dtype)
-        elif isinstance(s, Let):
-            if s.out in besides:
+        kind = type(s)
+        if kind is Let:
+            out = s.out  # type: ignore[union-attr]
+            if out in besides:
                 continue
-            if any(isinstance(a, Var) and a in data for a in s.args) or s.out.dtype in FLOATS:
-                data.add(s.out)
-                types.append(s.out.dtype)
+            args = s.args  # type: ignore[union-attr]
+            if out.dtype in FLOATS or any(a in data for a in args if type(a) is Var):
+                data.add(out)
+                types.add(out.dtype)
+        elif kind is Load:
+            data.add(s.out)  # type: ignore[union-attr]
+            types.add(s.out.dtype)  # type: ignore[union-attr]
         elif isinstance(s, (Store, Update)):
-            types.append(s.buf.dtype)
+            types.add(s.buf.dtype)
         elif isinstance(s, (For, While)):
-            types += [c.var.dtype for c in s.carry]
+            types.update([c.var.dtype for c in s.carry])
     for dtype in types:
         if dtype in FLOATS:
             floats = max(floats, 8 if dtype == "f64" else 4)
