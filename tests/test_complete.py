@@ -56,7 +56,7 @@ REASONS: dict[tuple[str, str], Why] = {
     **{(f"{n}_p", "lowering"): Why.WORDS for n in _KEYS.split()},
     **{(f"{n}_p", "jvp"): Why.NO_TANGENTS for n in _INTEGERS.split()},
     **{(f"{n}_p", "lowering"): Why.DISCHARGED for n in ("get", "swap")},
-    **{(f"{n}_p", "lowering"): Why.HOST for n in "rng_bit_generator rng_uniform".split()},
+    ("rng_uniform_p", "lowering"): Why.HOST,
     **{(f"{n}_p", "lowering"): Why.NOTHING for n in ("after_all", "create_token")},
     ("custom_lin_p", "lowering"): Why.NOT_COMPILED,
 }

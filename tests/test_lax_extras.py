@@ -525,6 +525,29 @@ def test_threefry_words_lie_as_in_xla(shape: Any) -> None:
     same(bits, "lax")
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+@pytest.mark.parametrize("shape", [(), (7,), (8,), (5, 3), (0, 3), (3, 1001)])
+@pytest.mark.parametrize("state", [[1, 2, 3, 4], [7, 2**32 - 1, 2**32 - 2, 2**32 - 1]])
+def test_generators_count(dtype: str, shape: Any, state: Any) -> None:
+    """Philox and Threefry, and the states after them; a counter that overflows carries."""
+
+    def program(m: Any) -> Any:
+        with m.enable_x64(True):
+            words = np.uint32(state)
+            states = [words, words.view(np.uint64)]
+            draw = lambda s, how: m.lax.rng_bit_generator(s, shape, dtype, how)
+            return [m.jit(draw, static_argnums=1)(s, how) for s in states for how in (0, 1)]
+
+    same(program, "")
+
+
+def test_bits_in_loops_are_native() -> None:
+    """A sampler that rejects drew each bit by a call into Python: 22 s for 10,000 gamma numbers."""
+    key = pb.random.key(0, impl="rbg")
+    draw = pb.jit(lambda key: pb.random.gamma(key, 2.0, (50,)))
+    assert not draw.lower(key).compiler_ir("loops").plan.host
+
+
 def test_a_permutation_is_pairs() -> None:
     with pytest.raises(ValueError, match="pairs"):
         pb.vmap(lambda x: pb.lax.ppermute(x, "i", [(0, 1, 2)]), axis_name="i")(_SQUARE)

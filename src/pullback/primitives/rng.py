@@ -424,6 +424,13 @@ def is_threefry(algorithm: Any) -> bool:
     return int(algorithm) == RandomAlgorithm.RNG_THREE_FRY
 
 
+def halved_axis(shape: tuple[int, ...]) -> int:
+    """The axis along which Threefry's pairs of words lie in turn, as XLA lays them: the first of
+    even size, else the first of the largest, whose last word is then left out."""
+    even = [k for k, n in enumerate(shape) if n % 2 == 0]
+    return even[0] if even else shape.index(max(shape))
+
+
 def _generator_aval(
     state: Any, *, shape: Any, dtype: Any, algorithm: Any, out_sharding: Any
 ) -> list[ShapedArray]:

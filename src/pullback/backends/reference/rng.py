@@ -88,12 +88,10 @@ def _counter_stream(
     key: tuple[int, int], counter: int, shape: tuple[int, ...], wide: bool
 ) -> tuple[Any, int]:
     """The flat words, low before high, of the 64-bit numbers that an array takes, and how many of
-    these. Words of 32 bits lie as XLA lays them: low and high ones in turn along the first axis of
-    even size, else along the first of the largest, whose last one is then left out.
+    these. Words of 32 bits lie in turn along one axis.
     """
     shape = shape or (1,)
-    even = [k for k, n in enumerate(shape) if n % 2 == 0]
-    axis = even[0] if even else shape.index(max(shape))
+    axis = rng.halved_axis(shape)
     half = shape if wide else (*shape[:axis], -(-shape[axis] // 2), *shape[axis + 1 :])
     count = _size(half)
     number = np.arange(count, dtype=np.uint64) + np.uint64(counter)
