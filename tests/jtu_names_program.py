@@ -305,6 +305,32 @@ class NamesTest(jtu.JaxTestCase):
         with self.assertRaisesRegex(TypeError, "only supports number, bool, and string dtypes"):
             check(object)
         self.assertTrue(issubclass(dtypes.InvalidInputException, TypeError))
+        with self.assertRaisesRegex(TypeError, "got dtype S3 in here"):
+            check("S3", "here")
+
+    def test_dtypes_of_values_and_names_are_canonical(self):
+        for kind, name in {int: "int64", float: "float64", complex: "complex128"}.items():
+            canonical = dtypes.canonicalize_dtype(name)
+            for given in (kind, kind(0), np.dtype(name), name):
+                with jtu.ignore_warning(category=UserWarning):
+                    self.assertEqual(dtypes.dtype(given), canonical)
+            # A name of NumPy's dtype is no Python number, though the two are equal.
+            self.assertTrue(dtypes.safe_to_cast(np.dtype(name), canonical))
+        self.assertTrue(dtypes.safe_to_cast(np.dtype("bool"), np.dtype("bool")))
+        with self.assertRaisesRegex(ValueError, "Invalid argument to dtype: None"):
+            dtypes.dtype(None)
+        self.assertTrue(dtypes.isdtype("bfloat16", ("bool", "real floating")))
+        self.assertFalse(dtypes.isdtype(np.dtype("uint8"), "signed integer"))
+
+    def test_weak_types_are_of_the_default_width(self):
+        expected = {"int8": "i", "uint16": "u", "float16": "f", "bfloat16": "f", "complex64": "c"}
+        for name, kind in expected.items():
+            x = lax_internal._convert_element_type(0, jnp.dtype(name), weak_type=True)
+            self.assertEqual(x.dtype, name)
+            self.assertEqual(dtypes.result_type(x), dtypes.default_types[kind]())
+            self.assertEqual(jnp.result_type(x), dtypes.default_types[kind]())
+            both = dtypes.result_type(x, return_weak_type_flag=True)
+            self.assertEqual(both, (dtypes.default_types[kind](), True))
 
     def test_what_is_deprecated(self):
         name = "jax-nn-one-hot-float-input"

@@ -496,6 +496,14 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     return found if return_weak_type_flag else found[0]
 
 
+def of_default_width(d: Any, weak: bool) -> Any:
+    """The dtype that a weak type stands for, which has none of its own: the default one of its
+    kind, whatever the width of the array that it is of."""
+    if not weak or isinstance(d, ExtendedDType):
+        return d
+    return canonicalize_dtype(np.uint64 if d.kind == "u" else _WEAK.get(_node(d, True), d))
+
+
 def promote_types(a: Any, b: Any) -> Any:
     """The least dtype above both, as `jax.numpy.promote_types`: 64-bit types that are given stay,
     whatever the flag for x64.

@@ -124,15 +124,11 @@ _SAME = frozenset(map(dtypes.dtype, _NARROW))
 
 def _user_dtype(dtype: Any, name: str) -> Any:
     try:
-        d = dtypes.dtype(dtype)
+        dtypes.dtype(dtype)
     except TypeError:
         raise TypeError(
             f"data type {dtype!r} not understood; use a dtype such as jnp.float32 or its name"
         ) from None
-    if isinstance(d, np.dtype) and (d.kind in "OSUMm" or d.type is np.void):
-        raise TypeError(
-            f"JAX only supports number, bool, and string dtypes, got dtype {dtype} in {name}"
-        )
     return user_dtype(dtype, name)
 
 

@@ -184,4 +184,4 @@ def result_type(*args: Any) -> Any:
     >>> jnp.result_type(jnp.int8, jnp.uint8), jnp.result_type(jnp.bfloat16, 1.0)
     (dtype('int16'), dtype(bfloat16))
     """
-    return dtypes.result_type(*args)
+    return dtypes.of_default_width(*dtypes.result_type(*args, return_weak_type_flag=True))

@@ -490,10 +490,6 @@ def user_dtype(dtype: Any, name: str) -> Any:
     """A dtype that a user asked for, canonical (None passes)."""
     if dtype is None:
         return None
-    if isinstance(dtype, np.dtype) and dtype.kind in "OSUMm":
-        raise TypeError(
-            f"JAX only supports number, bool, and string dtypes, got dtype {dtype} in {name}"
-        )
     return requested_dtype(dtype, name)
 
 

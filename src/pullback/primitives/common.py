@@ -252,7 +252,7 @@ def zero_of(out: Any) -> Zero:
 
 def requested_dtype(dtype: Any, where: str) -> Any:
     """The dtype that a user asked for, canonical; warns when 64 bits were asked for and x64 is off.
-    Raises ValueError for None.
+    Raises ValueError for None, TypeError for what arrays cannot hold.
     """
     if dtype is None:
         raise ValueError("dtype must be specified.")
@@ -268,7 +268,12 @@ def requested_dtype(dtype: Any, where: str) -> Any:
     asked = dtypes.dtype(dtype)
     if dtypes.is_extended(asked):
         return asked
-    got = dtypes.canonicalize_dtype(asked)
+    try:
+        got = dtypes.canonicalize_dtype(asked)
+    except TypeError:
+        raise TypeError(
+            f"JAX only supports number, bool, and string dtypes, got dtype {dtype} in {where}"
+        ) from None
     if got != asked and config.explicit_x64_dtypes.get() == "warn":
         warnings.warn(
             f"Explicitly requested dtype {asked.name} requested in {where} is not available, and "

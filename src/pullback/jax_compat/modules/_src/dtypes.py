@@ -22,10 +22,10 @@ from ....dtypes import (
     issubdtype as issubdtype,
     prng_key as prng_key,
     promote_types as promote_types,
-    result_type as result_type,
     scalar_type_of as scalar_type_of,
 )
 from ....errors import TypePromotionError as TypePromotionError
+from ....numpy.scalar_types import isdtype as isdtype
 from ....primitives.common import requested_dtype
 
 DType = np.dtype
@@ -95,7 +95,8 @@ def coerce_to_array(x: Any) -> np.ndarray:
 def safe_to_cast(input_dtype_or_value: Any, output_dtype_or_value: Any) -> bool:
     """Does promotion with the second give the second's dtype?"""
     target, given = dtype(output_dtype_or_value), input_dtype_or_value
-    if given in (bool, int, float, complex):  # types of numbers are as weak as those
+    # Types of numbers are as weak as those; NumPy's dtypes, which are none, equal them.
+    if any(given is kind for kind in python_scalar_types):
         given = given(0)
     if is_python_scalar(given):
         return bool(result_type(given, target) == target)
@@ -103,13 +104,26 @@ def safe_to_cast(input_dtype_or_value: Any, output_dtype_or_value: Any) -> bool:
 
 
 def dtype(x: Any) -> Any:  # type: ignore[no-redef]
-    """The dtype that a value has as an array; of a dtype, or of what names one, that dtype."""
+    """The dtype that a value has as an array, canonical; of a dtype, or of what names one, that
+    dtype. ValueError for None.
+    """
+    if x is None:
+        raise ValueError("Invalid argument to dtype: None.")
     if isinstance(x, (str, type, np.dtype)) or is_extended(x):
-        return _dtypes.dtype(x)
+        named = _dtypes.dtype(x)
+        return requested_dtype(x, "dtype") if named in _dtypes.ALL_DTYPES else named
     if type(x) in _dtypes.python_scalar_dtypes:
         return canonicalize_dtype(_dtypes.python_scalar_dtypes[type(x)])
     found = x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
     return found if is_extended(found) else canonicalize_dtype(found)
+
+
+def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:  # type: ignore[no-redef]
+    """The dtype of an operation on values and dtypes, and whether it is weak if that is asked for;
+    a weak one is the default of its kind."""
+    found, weak = _dtypes.result_type(*args, return_weak_type_flag=True)
+    found = _dtypes.of_default_width(found, weak)
+    return (found, weak) if return_weak_type_flag else found
 
 
 def supports_inf(dtype: Any) -> bool:
