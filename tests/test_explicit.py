@@ -116,6 +116,24 @@ def test_explicit_axes_are_types_inside() -> None:
     assert outcome(pullback) == outcome(jax)
 
 
+def test_explicit_types_need_a_mesh_of_explicit_axes() -> None:
+    """The axes' names and sizes alone were compared, eagerly and under jit."""
+    for m in (pullback, jax):
+        kinds = m.sharding.AxisType
+        auto, explicit = (
+            m.make_mesh((1,), ("x",), (kind,), devices=m.devices()[:1])
+            for kind in (kinds.Auto, kinds.Explicit)
+        )
+        x = m.device_put(m.numpy.ones(4), m.NamedSharding(explicit, m.P("x")))
+        with m.set_mesh(auto):
+            for f in (lambda v: v * 1, m.numpy.sin, m.jit(lambda v: v * 2)):
+                with pytest.raises(ValueError, match=r"context mesh .*Auto.* should match"):
+                    f(x)
+            assert m.jit(lambda v: v)(x).shape == (4,)
+        with m.set_mesh(explicit):
+            assert str(m.typeof(x * 1)) == "float32[4@x]"
+
+
 def test_without_a_mesh_a_spec_says_nothing() -> None:
     with pytest.raises(ValueError, match="mesh context"):
         pullback.sharding.reshard(np.ones(3), pullback.P("x"))

@@ -221,6 +221,16 @@ for _k in (2**33, -(2**33), 2**31 - 1):
     )
 
 
+def ranks(mode: str, call: Any) -> Any:
+    """`call`, where the flag says what becomes of operands of several ranks."""
+
+    def run(j: Any, n: Any) -> Any:
+        with j.numpy_rank_promotion(mode):
+            return call(j, n)
+
+    return run
+
+
 def left_wide(call: Any) -> Any:
     """`call` without 64-bit types, on a float64 array and int64 positions that were made with
     them."""
@@ -245,6 +255,18 @@ for _level in (1 - 1e-12, np.float32(0.25), np.array([0.1, 0.7])):
         lambda j, n, q=_level: [
             f(n.arange(6, dtype="float32"), q, method="lower") for f in (n.quantile, n.nanquantile)
         ]
+    )
+for _dtype in ("float16", "bfloat16"):
+    for _own in (_dtype, "float32"):
+        CALLS[f"sums of {_own} made in {_dtype}, as programs"] = lambda j, n, d=_dtype, own=_own: [
+            f"{eqn.primitive.name} {eqn.outvars[0].aval.str_short()}"
+            for f in (n.sum, n.prod, n.mean)
+            for eqn in j.make_jaxpr(lambda x, f=f: f(x, dtype=d))(n.ones(4, own)).eqns
+        ]
+for _shapes in (((4, 4), (4,)), ((4, 4), (4, 4)), ((4,), (4,)), ((4, 4), ()), ((1, 4), (4,))):
+    CALLS[f"ranks of what is mapped, {_shapes}"] = ranks(
+        "raise",
+        lambda j, n, s=_shapes: n.vectorize(n.add, signature="(n),()->(n)")(*map(n.ones, s)),
     )
 CALLS["a triangle as a program, wide"] = wide(
     lambda j, n: str(j.make_jaxpr(lambda x, k: (n.tril(x, 1), n.eye(2, k=k)))(np.ones((2, 2)), 1))
@@ -280,16 +302,6 @@ def test_as_in_jax(name: str) -> None:
         np.testing.assert_allclose(b, a, rtol=1e-5)
 
 
-def ranks(mode: str, call: Any) -> Any:
-    """`call`, where the flag says what becomes of operands of several ranks."""
-
-    def run(j: Any, n: Any) -> Any:
-        with j.numpy_rank_promotion(mode):
-            return call(j, n)
-
-    return run
-
-
 def dot(n: Any) -> Any:
     return n.vectorize(n.dot, signature="(n),(n)->()")
 
@@ -321,6 +333,15 @@ SAYING = {
     ),
     r"for add on shapes \(2,\) \(1, 2\) and with the config option": ranks(
         "raise", lambda j, n: n.ones(2) + n.ones((1, 2))
+    ),
+    r"initial value must be a scalar. Got array of shape \(1, 2\)": lambda j, n: n.sum(
+        n.ones(2), initial=n.ones((1, 2))
+    ),
+    r"jnp.sum: where must be None or a boolean array; got where.dtype=dtype\('int32'\)": (
+        lambda j, n: n.sum(n.ones(2), where=n.ones(2, int))
+    ),
+    "jnp.max: where must be None or a boolean array": lambda j, n: n.max(
+        n.ones(2), where=n.ones(2, int)
     ),
     "for p=1, array must be square; got arr.shape=": lambda j, n: n.linalg.cond(n.ones((2, 3)), 1),
     "tensorinv is only possible when": lambda j, n: n.linalg.tensorinv(n.ones((2, 3)), 1),

@@ -58,6 +58,12 @@ def test_private_names_are_there() -> None:
     assert done.returncode == 0 and not done.stdout.strip(), done.stdout + done.stderr[-2000:]
 
 
+def test_a_module_is_there_without_its_own_import() -> None:
+    ask = "import pullback.experimental as e; print(e.compilation_cache.__name__)"
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True)
+    assert done.stdout.strip().endswith("experimental.compilation_cache"), done.stderr[-2000:]
+
+
 def test_names_that_mean_something_else_than_ours() -> None:
     program = pullback.make_jaxpr(lambda x: x * 2)(1.0).jaxpr
     assert close_jaxpr(program).jaxpr is program and not close_jaxpr(program).consts

@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from ..primitives.callback import io_callback as io_callback
+from . import compilation_cache as compilation_cache
 
 __all__ = ["io_callback"]
 

@@ -86,7 +86,8 @@ def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Any:
         result = user_dtype(dtype, "mean")
     compute = result
     if (
-        dtypes.is_inexact(result)
+        dtype is None
+        and dtypes.is_inexact(result)
         and not dtypes.is_complex(result)
         and dtypes.itemsize_bits(result) < 32
     ):

@@ -53,7 +53,7 @@ def _reduction(
     promote_integers: bool = False,
 ) -> Any:
     """Reduces over `axis`. `start(dtype)` is the identity, used for `where`; `combine` joins
-    `initial`; `upcast` sums half floats in float32.
+    `initial`; `upcast` sums half floats in float32, unless the caller chose their `dtype`.
     """
     check_arraylike(name, a)
     a = unwrap(a)
@@ -66,7 +66,8 @@ def _reduction(
         )
     if initial is None and not has_identity:
         if where is not None:
-            check_arraylike(name, a, where)
+            check_arraylike(name, a)
+            check_where(name, where)
             raise ValueError(
                 f"reduction operation {name} does not have an identity, so to use a where mask one "
                 "has to specify 'initial'"
@@ -100,8 +101,7 @@ def _reduction(
         check_arraylike(name, initial)
         if shape_of(initial) != ():
             raise ValueError(
-                "initial value must be a scalar. Specified initial value has shape "
-                f"{shape_of(initial)}"
+                f"initial value must be a scalar. Got array of shape {shape_of(initial)}"
             )
         out = combine(to_type(initial, typeof(out).dtype, False), out)
     if keepdims:
@@ -149,8 +149,8 @@ def check_where(name: str, where: Any) -> None:
     check_arraylike(name, where)
     if not dtypes.is_bool(dtype_of(where)):
         raise ValueError(
-            f"jnp.{name}: the where argument must be a bool array, got dtype {dtype_of(where).name}"
-            ". Fix: compare, as in where=(w != 0)."
+            f"jnp.{name}: where must be None or a boolean array; got where.dtype="
+            f"{dtype_of(where)!r}. Fix: compare, as in where=(w != 0)."
         )
 
 
@@ -188,6 +188,7 @@ def _dtypes(
     compute = result
     if (
         upcast
+        and dtype is None
         and dtypes.is_inexact(result)
         and not dtypes.is_complex(result)
         and dtypes.itemsize_bits(result) < 32

@@ -99,7 +99,7 @@ def _apply(fun: Callable[..., Any], values: list[Any], signature: str | None, wh
     loops, sizes = sizes_of(given, core_in, which)
     if signature is not None:
         checked = check_outputs(fun, core_out, sizes, which)
-    if len({len(s) for s in map(shape_of, given) if s}) > 1:
+    if len({len(loop) for a, loop in zip(given, loops, strict=True) if shape_of(a)}) > 1:
         _check_ranks([shape_of(a) for a in given], signature)
     target = lax.broadcast_shapes(*loops) if loops else ()
     return _mapped(checked, given, loops, target)

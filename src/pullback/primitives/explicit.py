@@ -57,11 +57,20 @@ def _check_meshes(name: str, avals: Sequence[Any]) -> None:
         first = mesh
     if first is None or context is None or name in _ANYHOW:
         return
-    if not context.empty and context.shape_tuple != first.shape_tuple:
+    if not context.empty and (
+        context.shape_tuple != first.shape_tuple or _types_differ(context, first)
+    ):
         raise ValueError(
             f"For primitive {name}, context mesh {context} should match the aval mesh {first}. "
             "Fix: jax.device_put it to a sharding over the mesh of jax.set_mesh."
         )
+
+
+def _types_differ(context: Any, mesh: Any) -> bool:
+    """Whether an axis is of explicit type in one of the meshes and left to the compiler in the
+    other. Manual ones are the body of a `shard_map`'s own."""
+    kinds = ({t.name for t in both} for both in zip(context.axis_types, mesh.axis_types))
+    return {"Auto", "Explicit"} in kinds
 
 
 def _in_memory(name: str, avals: Any, params: Any, outs: list[Any]) -> list[Any]:
