@@ -17,12 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from absl.testing import absltest
 from jax._src import (
+    ad_checkpoint,
     cache_key,
     compiler,
     config,
     core,
     custom_partitioning_sharding_rule as rules,
     debugger,
+    debugging,
     earray,
     error_check,
     hashable_array,
@@ -472,6 +474,56 @@ class NotedTest(jtu.JaxTestCase):
         self.assertAllClose(found, [0.013783, -0.542905, -1.761992], atol=1e-4, check_dtypes=False)
         swapped = rnn.swap_lstm_gates(weights, **sizes)
         self.assertAllClose(swapped[24:36], weights[36:48])  # the output's gate, of rows of 3
+
+
+class Place:
+    """What a drawing asks of a device."""
+
+    def __init__(self, number):
+        self.platform, self.id = "CPU", number
+
+
+class DrawnTest(jtu.JaxTestCase):
+    """What jax.debug draws and prints."""
+
+    def drawn(self, shape, mesh_shape, *spec):
+        places = np.array([Place(k) for k in range(np.prod(mesh_shape))]).reshape(mesh_shape)
+        mesh = jax.sharding.Mesh(places, ("x", "y"))
+        layout = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
+        with jtu.capture_stdout() as output:
+            debugging.visualize_sharding(shape, layout)
+        return output().splitlines()
+
+    def test_columns_are_as_wide_as_what_is_in_them(self):
+        lines = self.drawn((8, 8), (4, 2), None, "y")
+        self.assertEqual(lines[0], "┌───────────┬───────────┐")
+        self.assertIn("│CPU 0,2,4,6│CPU 1,3,5,7│", lines)
+        self.assertEqual({len(line) for line in lines}, {25})
+        lines = self.drawn((32,), (2, 8), "y")
+        self.assertEqual(lines[1].split("│")[1:4], ["CPU 0,8", "CPU 1,9", "CPU 2,10"])
+        self.assertEqual({len(line) for line in lines}, {71})
+
+    def test_arguments_that_no_placeholder_takes(self):
+        x = jnp.arange(2)
+        with self.assertRaisesRegex(ValueError, "Unused keyword.*may be passing an f-string"):
+            jax.jit(lambda x: jax.debug.print(f"x: {x}", x=x))(x)
+
+    def test_policies_of_checkpoints_are_beside_it(self):
+        def printed(policy):
+            def f(x):
+                y = ad_checkpoint.checkpoint_name(x + 1.0, "y")
+                jax.debug.print("{}", y)
+                return jnp.exp(y)
+
+            with jtu.capture_stdout() as output:
+                jax.grad(ad_checkpoint.checkpoint(f, policy=policy))(2.0)
+                jax.effects_barrier()
+            return output()
+
+        self.assertEqual(printed(ad_checkpoint.nothing_saveable), "3.0\n3.0\n")
+        self.assertEqual(printed(ad_checkpoint.save_any_names_but_these("y")), "3.0\n3.0\n")
+        self.assertTrue(ad_checkpoint.everything_saveable(None))
+        self.assertIs(ad_checkpoint.dots_saveable, jax.checkpoint_policies.dots_saveable)
 
 
 if __name__ == "__main__":

@@ -155,18 +155,23 @@ def visualize_sharding(
     width = min(max(int(total / len(columns)), min_width), max_width) - 2
     height = max(int(10 * scale) // len(rows) - 1, 1) if len(shape) == 2 else 1
 
+    labels = [
+        [f"{platform} {','.join(map(str, sorted(cells.get((r, c), []))))}" for c in columns]
+        for r in rows
+    ]
+    widths = [max(width, *map(len, column)) for column in zip(*labels, strict=True)]
+
     def rule(left: str, middle: str, right: str) -> str:
-        return left + middle.join("─" * width for _ in columns) + right
+        return left + middle.join("─" * n for n in widths) + right
 
     lines = [rule("┌", "┬", "┐")]
-    for k, row in enumerate(rows):
-        labels = [
-            f"{platform} {','.join(map(str, sorted(cells.get((row, c), []))))}" for c in columns
-        ]
+    for k, row in enumerate(labels):
         for line in range(height):
-            texts = labels if line == (height - 1) // 2 else [""] * len(columns)
-            padded = [" " * ((width - len(t)) // 2) + t for t in texts]
-            lines.append("│" + "│".join(t.ljust(width) for t in padded) + "│")
+            texts = row if line == (height - 1) // 2 else [""] * len(columns)
+            padded = [
+                (" " * ((n - len(t)) // 2) + t).ljust(n) for n, t in zip(widths, texts, strict=True)
+            ]
+            lines.append("│" + "│".join(padded) + "│")
         lines.append(rule("├", "┼", "┤") if k < len(rows) - 1 else rule("└", "┴", "┘"))
     sys.stdout.write("\n".join(lines) + "\n")
 

@@ -520,8 +520,8 @@ class _Formatter(string.Formatter):
         for kind, unused in (("positional", values), ("keyword", names)):
             if unused:
                 raise ValueError(
-                    f"Unused {kind} arguments to `jax.debug.print`: {unused}. Passing `fmt` that "
-                    "is an f-string? Use placeholders."
+                    f"Unused {kind} arguments to `jax.debug.print`: {unused}. You may be "
+                    "passing an f-string. Fix: a plain string with placeholders, '{x}'."
                 )
 
 
