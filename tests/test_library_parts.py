@@ -13,6 +13,7 @@ import jax._src.core as their_core
 import jax._src.interpreters.mlir as their_mlir
 import jax._src.lax.lax as their_lax
 import jax._src.lax.linalg as their_linalg
+import jax._src.lax.windowed_reductions as their_windows
 import jax._src.numpy.array_methods as their_methods
 import jax._src.numpy.index_tricks as their_tricks
 import jax._src.numpy.vectorize as their_vectorize
@@ -35,12 +36,12 @@ import pullback.numpy.scatter as our_methods
 
 OURS = SimpleNamespace(
     m=pullback, vectorize=our_vectorize, tricks=our_tricks, methods=our_methods,
-    linalg=our_linalg, lax=our_lax, sparse=our_sparse, mlir=our_mlir,
+    linalg=our_linalg, lax=our_lax, windows=our_lax, sparse=our_sparse, mlir=our_mlir,
     core=pullback.core, register=pullback.interpreters.mlir.register_lowering,
 )  # fmt: skip
 THEIRS = SimpleNamespace(
     m=jax, vectorize=their_vectorize, tricks=their_tricks, methods=their_methods,
-    linalg=their_linalg, lax=their_lax, sparse=their_sparse, mlir=their_mlir,
+    linalg=their_linalg, lax=their_lax, windows=their_windows, sparse=their_sparse, mlir=their_mlir,
     core=their_core, register=their_mlir.register_lowering,
 )  # fmt: skip
 
@@ -204,3 +205,25 @@ def test_rules_of_lowering_made_of_parts() -> None:
         e.mlir.hlo = their_mlir.hlo if e is THEIRS else pullback.interpreters.mlir.hlo
         got = e.m.jit(lowered(e).bind)(e.m.numpy.arange(4.0))
         np.testing.assert_array_equal(got, [np.nan, np.nan, 7, np.nan])
+
+
+def of_windows(e: Any) -> list[Any]:
+    """Elements gathered at the extremes of windows, put back there, and of a batch."""
+    x = e.m.numpy.asarray(np.random.RandomState(0).randn(2, 4, 3).astype(np.float32))
+    t = e.m.numpy.arange(24.0).reshape(2, 4, 3)
+    window = (2, 1), [2, 1], [(0, 1), (0, 0)]
+
+    def gather(t: Any, x: Any) -> Any:
+        return e.windows._select_and_gather_add(t, x, e.m.lax.ge_p, *window, (1, 1), (1, 1))
+
+    def scatter(s: Any, x: Any) -> Any:
+        return e.windows._select_and_scatter_add(s, x, e.m.lax.ge_p, *window)
+
+    made = e.m.make_jaxpr(lambda t, x: scatter(gather(t, x), x))(t[0], x[0])
+    there = e.m.vmap(gather)(t, x)
+    back = e.m.vmap(scatter, (0, None))(there, x[1])
+    return [str(made), np.asarray(there).tolist(), np.asarray(back).tolist()]
+
+
+def test_windows() -> None:
+    assert of_windows(OURS) == of_windows(THEIRS)

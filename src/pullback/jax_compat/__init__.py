@@ -122,7 +122,7 @@ _SOURCES = {
     "_src.lax.slicing": "lax",
     "_src.lax.special": "lax",
     "_src.lax.utils": "jax_compat.modules._src.lax_names",
-    "_src.lax.windowed_reductions": "lax",
+    "_src.lax.windowed_reductions": "lax jax_compat.modules._src.lax_names",
     "_src.linear_util": "extend.linear_util",
     "_src.mesh_utils": "experimental.mesh_utils",
     "_src.nn": "nn",

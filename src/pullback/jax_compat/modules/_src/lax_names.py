@@ -1,4 +1,5 @@
-"""Names of `jax._src.lax.lax` and `jax._src.lax.utils`: small functions that operations share."""
+"""Names of `jax._src.lax.lax`, `.utils` and `.windowed_reductions`: small functions that operations
+share."""
 
 from __future__ import annotations
 
@@ -102,3 +103,45 @@ def int_dtype_for_shape(shape: Sequence[Any], *, signed: bool) -> np.dtype[Any]:
 def _complex_basetype(dtype: Any, **_: Any) -> Any:
     """The dtype of the parts of a complex number; of a real one its own."""
     return real_dtype(dtype)
+
+
+def _select_and_gather_add(
+    tangents: Any,
+    operand: Any,
+    select_prim: Any,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Sequence[Sequence[int]],
+    base_dilation: Sequence[int],
+    window_dilation: Sequence[int],
+) -> Any:
+    """Of each window of `tangents` the element where that of `operand` is its extreme."""
+    return lax.select_and_gather_add_p.bind(
+        tangents,
+        operand,
+        select_prim=select_prim,
+        **_window(window_dimensions, window_strides, padding),
+        base_dilation=tuple(base_dilation),
+        window_dilation=tuple(window_dilation),
+    )
+
+
+def _select_and_scatter_add(
+    source: Any,
+    operand: Any,
+    select_prim: Any,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Sequence[Sequence[int]],
+) -> Any:
+    """Each element of `source` added where the window of `operand` has its extreme."""
+    window = _window(window_dimensions, window_strides, padding)
+    return lax.select_and_scatter_add_p.bind(source, operand, select_prim=select_prim, **window)
+
+
+def _window(dimensions: Any, strides: Any, padding: Any) -> dict[str, Any]:
+    return {
+        "window_dimensions": tuple(dimensions),
+        "window_strides": tuple(strides),
+        "padding": tuple(map(tuple, padding)),
+    }
