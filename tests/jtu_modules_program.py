@@ -522,7 +522,7 @@ class DrawnTest(jtu.JaxTestCase):
 
         self.assertEqual(printed(ad_checkpoint.nothing_saveable), "3.0\n3.0\n")
         self.assertEqual(printed(ad_checkpoint.save_any_names_but_these("y")), "3.0\n3.0\n")
-        self.assertTrue(ad_checkpoint.everything_saveable(None))
+        self.assertEqual(printed(ad_checkpoint.everything_saveable), "3.0\n")
         self.assertIs(ad_checkpoint.dots_saveable, jax.checkpoint_policies.dots_saveable)
 
 

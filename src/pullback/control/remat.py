@@ -216,7 +216,8 @@ def _partial_eval(
     n_known = len(out_unknown) - sum(out_unknown)
     kept, inside = _saved(closed.jaxpr, unknown, params["policy"])
     saved_vars = _by_first_use(kept, closed.jaxpr, unknown)
-    known_closed, recompute = _split_saved(closed, unknown, out_unknown, saved_vars, inside)
+    once = _done_once(closed.jaxpr, unknown, params["policy"], set(kept))
+    known_closed, recompute = _split_saved(closed, unknown, out_unknown, saved_vars, inside, once)
     staged, used = dce_closed(recompute, [True] * len(recompute.jaxpr.outvars))
     # What the policy keeps but nothing reads is not computed: its derivative may not exist.
     wanted = [True] * n_known + used[: len(saved_vars)]
@@ -303,6 +304,22 @@ def _saved(
     return kept, inside
 
 
+def _done_once(jaxpr: Jaxpr, unknown: Sequence[bool], policy: Any, kept: set[Var]) -> set[int]:
+    """The places of effects (prints) that are not repeated: those that the policy keeps, of values
+    of which some are kept and so need not be there again."""
+    if policy is None:
+        return set()
+    depends = _unknown_vars(jaxpr, unknown)
+    return {
+        k
+        for k, eqn in enumerate(jaxpr.eqns)
+        if not eqn.outvars
+        and not kept.isdisjoint(eqn.invars)
+        and depends.isdisjoint(eqn.invars)
+        and policy(eqn.primitive, *(v.aval for v in eqn.invars), **eqn.params)
+    }
+
+
 def _by_first_use(saved: Sequence[Var], jaxpr: Jaxpr, unknown: Sequence[bool]) -> list[Var]:
     """In the order in which the operations that are not known read them."""
     depends = _unknown_vars(jaxpr, unknown)
@@ -318,6 +335,7 @@ def _split_saved(
     out_unknown: Sequence[bool],
     saved: Sequence[Var],
     inside: dict[int, remat_inside.Kept],
+    once: set[int],
 ) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     """(known arguments -> known results, saved) and (saved, all arguments -> unknown results)."""
     jaxpr = closed.jaxpr
@@ -334,7 +352,9 @@ def _split_saved(
     def sub(v: Any) -> Any:
         return stand_ins.get(v, v) if isinstance(v, Var) else v
 
-    later = [inside[k].again if k in inside else e for k, e in enumerate(jaxpr.eqns)]
+    later = [
+        inside[k].again if k in inside else e for k, e in enumerate(jaxpr.eqns) if k not in once
+    ]
     eqns = [e.replace(invars=[sub(v) for v in e.invars]) for e in later]
     outvars = [sub(v) for v, u in zip(jaxpr.outvars, out_unknown, strict=True) if u]
     again = jaxpr.replace(invars=[*stand_ins.values(), *jaxpr.invars], eqns=eqns, outvars=outvars)
