@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import jax
 import numpy as np
 import pytest
@@ -60,3 +62,12 @@ def test_bad_arguments() -> None:
     for axes in ((0, 2), (0, -3)):
         with pytest.raises(ValueError, match=f"axis {axes[1]} is out of bounds"):
             pullback.image.scale_and_translate(x, (5, 5), axes, jnp.ones(2), jnp.ones(2), "linear")
+
+
+@pytest.mark.parametrize("method", ["linear", "cubic", "lanczos3", "area"])
+def test_an_image_of_no_pixels_is_made_without_a_warning(method: str) -> None:
+    """As in JAX, which has no area."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out = pullback.image.resize(jnp.ones((3, 4), np.int32), (0, 2), method)
+    assert (out.shape, out.dtype) == ((0, 2), np.float32)

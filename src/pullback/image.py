@@ -255,6 +255,8 @@ def _resize(
                 x = jnp.take(x, at.astype(np.int32), axis=axis)
         return x
     (x,) = promote_dtypes_inexact(x)
+    if any(type(n) is int and n == 0 for n in shape):  # nothing to sample
+        return jnp.zeros(shape, x.dtype)
     number = dtypes.default_float().type  # weights are as exact as numbers can be
     axes = [d for d in range(x.ndim) if x.shape[d] != shape[d]]
     if method is ResizeMethod.AREA:
