@@ -143,25 +143,29 @@ def numbers(pb):
     drawn = {d: draw(pb.random, pb.random.key(42), pb, pb.numpy.dtype(d)) for d in names}
     return {f"{k} {d}": pb.numpy.asarray(v) for d, of in drawn.items() for k, v in of.items()}
 """
-ASK_JAX_NUMBERS = f"""
-import sys, jax, numpy as np
-jax.config.update("jax_enable_x64", True)
-{MAGNIFIED}
-np.savez(sys.argv[1], **numbers(jax))
-"""
+
+
+def drawn_by_both(program: str, made: Path) -> tuple[dict[str, Any], Any]:
+    """What the program's `numbers(library)` draws with 64-bit types: here, and by real JAX, in a
+    process without its flags."""
+    ask = (
+        "import sys, jax, numpy as np\n"
+        'jax.config.update("jax_enable_x64", True)\n'
+        f"{program}\n"
+        "np.savez(sys.argv[1], **numbers(jax))\n"
+    )
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
+    subprocess.run([sys.executable, "-c", ask, made], env=env, check=True)
+    scope: dict[str, Any] = {}
+    exec(program, scope)
+    with pullback.enable_x64(True):
+        return scope["numbers"](pullback), np.load(made)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not host_target().fma, reason="JAX's own are others on such a machine")
 def test_magnified_roundings_are_jaxs(tmp_path: Path) -> None:
-    made = tmp_path / "made.npz"
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
-    subprocess.run([sys.executable, "-c", ASK_JAX_NUMBERS, made], env=env, check=True)
-    scope: dict[str, Any] = {}
-    exec(MAGNIFIED, scope)
-    with pullback.enable_x64(True):
-        ours = scope["numbers"](pullback)
-    wanted = np.load(made)
+    ours, wanted = drawn_by_both(MAGNIFIED, tmp_path / "made.npz")
     assert set(ours) == set(wanted)
     apart = {k: ulps(*_parts(ours[k], want), 0) for k, want in wanted.items()}
     # Sines and cosines are ours, within a unit of the C library's, times exponentials.
@@ -182,25 +186,12 @@ def numbers(pb):
             drawn[f"vectors {n} {shape} {d}"] = R.multivariate_normal(key, row, cov, shape, d)
     return {k: pb.numpy.asarray(v) for k, v in drawn.items()}
 """
-ASK_JAX_ORDERS = f"""
-import sys, jax, numpy as np
-jax.config.update("jax_enable_x64", True)
-{ORDERS}
-np.savez(sys.argv[1], **numbers(jax))
-"""
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not host_target().masks, reason="JAX's own are others on such a machine")
 def test_order_of_roundings_is_jaxs(tmp_path: Path) -> None:
-    made = tmp_path / "made.npz"
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
-    subprocess.run([sys.executable, "-c", ASK_JAX_ORDERS, made], env=env, check=True)
-    scope: dict[str, Any] = {}
-    exec(ORDERS, scope)
-    with pullback.enable_x64(True):
-        ours = scope["numbers"](pullback)
-    wanted = np.load(made)
+    ours, wanted = drawn_by_both(ORDERS, tmp_path / "made.npz")
     for k, want in wanted.items():  # a mean is added to vectors' products, which may cancel
         vectors = k.startswith("vectors")
         assert ulps(*_parts(ours[k], want), int(vectors)) <= 2 * vectors, k
