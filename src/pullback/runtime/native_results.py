@@ -75,6 +75,16 @@ def _results() -> Fn:
     f.loop("one", n, one)
     f.br(f.cmp("eq", f.ld("i64", bad), 0), "good", "undo_all")
     f.at("good")
+    _commit(f, n)
+    f.ret("i64 0")
+    f.at("undo_all")
+    f.loop("undo", n, lambda k: f.xdecref(f.ld("ptr", f.idx("%results", k))))
+    f.ret("i64 -1")
+    return f
+
+
+def _commit(f: Fn, n: str) -> None:
+    """Gives the results their shardings; returns 0 where the entry's results are not committed."""
     committed = f.ld("ptr", "%e", L.E_COMMITTED)
     f.br(f.is_null(committed), "free", "commit")
     f.at("free")
@@ -90,11 +100,6 @@ def _results() -> Fn:
         f.xdecref(before)
 
     f.loop("commit_one", n, commit)
-    f.ret("i64 0")
-    f.at("undo_all")
-    f.loop("undo", n, lambda k: f.xdecref(f.ld("ptr", f.idx("%results", k))))
-    f.ret("i64 -1")
-    return f
 
 
 def _copied_number(f: Fn, o: str, where: str, k: str, bad: str) -> None:

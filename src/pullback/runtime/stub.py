@@ -408,12 +408,7 @@ def plan_entry(
         scalar_codes = found  # type: ignore[assignment]
     if any(d and type(leaves[k]) is not ArrayImpl for k, d in zip(order, donated, strict=False)):
         return None  # there is nothing to donate
-    described = [(-1, 0)] * len(leaves)
-    for k, (slot, leaf) in enumerate(zip(ins, order, strict=True)):
-        described[leaf] = (
-            slot,
-            scalar_codes[k] if k < len(scalar_codes) else L.CODE_RAW,
-        )
+    described = _describe_leaves(len(leaves), ins, order, scalar_codes)
     table = [0] * plan.slot_words
     const_at = dict(consts)
     for slot, constant in consts:
@@ -435,11 +430,13 @@ def plan_entry(
         L.E_MODE: L.MODE_PLAN, L.E_FN: symbols["pb_drive"], L.E_CLEANUP: symbols["pb_cleanup"],
         L.E_PLAN: plan.head.value, L.E_SIZES: plan.slots,
     }  # fmt: skip
-    flags = (L.FLAG_RELEASE_GIL if release_gil else 0) | (L.FLAG_HOLD if on_host is not None else 0)
-    if any(code >= L.CODE_ARRAY_F32 for code in scalar_codes):
-        flags |= L.FLAG_CONVERT
-    if threads is not None:
-        flags |= L.FLAG_THREADS
+    converts = any(code >= L.CODE_ARRAY_F32 for code in scalar_codes)
+    flags = (
+        L.FLAG_RELEASE_GIL * release_gil
+        | L.FLAG_HOLD * (on_host is not None)
+        | L.FLAG_CONVERT * converts
+        | L.FLAG_THREADS * (threads is not None)
+    )
     keeping = [*keep, plan, *const_at.values()]
     try:
         entry = make_entry(
@@ -451,11 +448,26 @@ def plan_entry(
         return None
     entry.on_error, entry.plan = on_error, plan
     if on_host is not None:
-        words = plan.slot_words
-        entry.on_host = lambda pc, address, ctx: on_host(
-            plan.steps[pc][1], (ctypes.c_int64 * words).from_address(address)
-        )
+        entry.on_host = _host_step(plan, on_host)
     return entry
+
+
+def _describe_leaves(
+    count: int, ins: Sequence[int], order: Sequence[int], codes: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Slot and code of every leaf; those that the program does not take have no slot."""
+    described = [(-1, 0)] * count
+    for k, (slot, leaf) in enumerate(zip(ins, order, strict=True)):
+        described[leaf] = (slot, codes[k] if k < len(codes) else L.CODE_RAW)
+    return described
+
+
+def _host_step(plan: Any, on_host: Callable[[int, Any], Any]) -> Callable[[int, int, int], Any]:
+    """What machine code calls for a host step: by the step's number, and the slots' address."""
+    words = plan.slot_words
+    return lambda pc, address, ctx: on_host(
+        plan.steps[pc][1], (ctypes.c_int64 * words).from_address(address)
+    )
 
 
 def _describe_outputs(

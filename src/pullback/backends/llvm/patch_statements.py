@@ -32,6 +32,7 @@ from pullback.backends.llvm.patch_code import (
     word,
 )  # fmt: skip
 from pullback.backends.llvm.patch_library import library_call
+from pullback.backends.llvm.patch_loops import Loops
 from pullback.backends.llvm.patch_trips import Trips
 from pullback.backends.llvm.stencil_text import NARROW, SCALARS, Key, slot_bytes
 from pullback.backends.llvm.stencils import Stencils
@@ -74,7 +75,7 @@ _EXACT = frozenset(
 )
 
 
-class Statements(Code):
+class Statements(Code, Loops):
     """The function of a kernel, without its loops."""
 
     def __init__(
@@ -345,14 +346,6 @@ class Statements(Code):
         outs = self.new_wide(first.out), self.new_wide(second.out)
         self.stencil(key, self.buffers[first.buf], found[0], *outs)
         return True
-
-    def loops(self, s: For) -> None:
-        """A loop of any kind (patched.py)."""
-        raise NotImplementedError
-
-    def unknown(self, s: While) -> None:
-        """A loop of unknown length (patch_while.py)."""
-        raise NotImplementedError
 
     @contextmanager
     def nested(self) -> Iterator[None]:

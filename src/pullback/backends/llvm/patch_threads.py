@@ -8,9 +8,6 @@ the kernel would. Scratch that the loop's body allocates is its own; what lies a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
-
 from pullback.backends.llvm.analysis import body_cost
 from pullback.backends.llvm.emit_loops import updates_shared
 from pullback.backends.llvm.patch_code import (
@@ -25,9 +22,9 @@ from pullback.backends.llvm.patch_code import (
 from pullback.backends.llvm.patch_statements import FAILED, Statements
 from pullback.backends.llvm.strides import is_unit
 from pullback.backends.llvm.table import ERROR_CODE
-from pullback.loops.ir import Atom, Carry, For, Stmt
+from pullback.loops.ir import For
 
-__all__ = ["Loops", "Threads"]
+__all__ = ["Threads"]
 
 FIRST, LAST, CHUNK, FRAME = range(0, 32, 8)  # words of a closure; `launch` writes the third
 # rbp, rsp and the frame as in a kernel; r8 = context, r9 = number of the chunk, r10 = closure.
@@ -44,49 +41,7 @@ STORE_FIRST = b"\x4c\x89\x8f"  # r9
 END = b"\xc5\xf8\x77\x48\x89\xec\x5d\xc3"
 
 
-class Loops(Protocol):
-    """What loops of all kinds are made of: patched.py has it."""
-
-    def loop(
-        self, index: int, lo: Atom | int, hi: int, step: Atom | int, body: Callable[[], None],
-        times: float, sure: bool = False,
-    ) -> None:  # fmt: skip
-        """A loop in order."""
-        ...
-
-    def vectors(
-        self, s: For, n: int, index: int, lo: int, hi: int, times: float,
-        each: Callable[[], None], body: Sequence[Stmt] | None = None,
-    ) -> bool:  # fmt: skip
-        """The full vectors of a loop."""
-        ...
-
-    def begin_carries(self, carry: Sequence[Carry], inits: Sequence[int]) -> list[int]:
-        """Places of what a loop carries."""
-        ...
-
-    def carry_on(self, carry: Sequence[Carry], places: Sequence[int], new: Sequence[int]) -> None:
-        """The next values take their places."""
-        ...
-
-    def end_carries(self, carry: Sequence[Carry], places: Sequence[int]) -> None:
-        """What a loop gives."""
-        ...
-
-    def index_of(self, s: For) -> int:
-        """The place of a loop's index."""
-        ...
-
-    def zeros(self, s: For) -> list[int]:
-        """The neutral elements of a combination."""
-        ...
-
-    def lane_count(self, s: For) -> int:
-        """How many lanes a loop has, or 0."""
-        ...
-
-
-class Threads(Statements, Loops):
+class Threads(Statements):
     """A kernel's function, with loops that threads share."""
 
     def is_shared(self, s: For) -> bool:

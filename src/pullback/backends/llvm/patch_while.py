@@ -9,7 +9,7 @@ used up, the kernel gives up: whoever runs the plan has good code made, and the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pullback.backends.llvm.analysis import uses, walk
@@ -17,7 +17,7 @@ from pullback.backends.llvm.patch_code import JUMP, LESS, ZERO, NoLanes, Refused
 from pullback.backends.llvm.patch_prefixes import Prefixes
 from pullback.backends.llvm.patch_trips import UNKNOWN
 from pullback.backends.llvm.table import UNFINISHED
-from pullback.loops.ir import Alloc, Buf, Carry, Const, For, Kernel, Stmt, Store, Var, While
+from pullback.loops.ir import Alloc, Buf, Const, For, Kernel, Stmt, Store, Var, While
 
 __all__ = ["STENCIL", "Whiles", "begins_again"]
 
@@ -32,10 +32,6 @@ class Whiles(Prefixes):
     """A kernel's function, with loops of unknown length."""
 
     patience = math.inf  # seconds that a run may take
-
-    def end_carries(self, carry: Sequence[Carry], places: Sequence[int]) -> None:
-        """What loops have carried at last (patched.py)."""
-        raise NotImplementedError
 
     def unknown(self, s: While) -> None:
         """Iterations while a condition holds and the budget lasts."""
