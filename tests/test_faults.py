@@ -84,6 +84,49 @@ def test_the_tables_are_large() -> None:
         assert len(names) == len(set(names)) >= least
 
 
+# ---- the fix fits what was written
+
+pb, jnp = pullback, pullback.numpy
+
+
+def _kept() -> Any:
+    kept: list[Any] = []
+    pb.jit(lambda x: kept.append(x * 2))(1.0)
+    return float(kept[0])
+
+
+class _Model:
+    """No pytree, and nothing that an array could hold."""
+
+
+FIXES: dict[str, tuple[Any, str]] = {
+    "rows": (lambda: jnp.ones((3, 4)) + jnp.ones(3), "Fix: x[:, None], where x is the operand of"),
+    "stacks": (lambda: jnp.where(True, jnp.ones((3, 2)), jnp.ones((3, 2, 4))), "x[:, :, None]"),
+    "transposed": (lambda: jnp.where(True, jnp.ones((3, 2)), jnp.ones((2, 3))), "Fix: x.T"),
+    "lengths": (lambda: jnp.ones(3) + jnp.ones(4), "must be equal"),
+    "format": (lambda: pb.jit(lambda x: f"{x:.2f}")(1.0), "jax.debug.print('{x:.2f}', x=x)"),
+    "key of a dict": (lambda: pb.jit(lambda i: {0: 1.0}[i])(0), "lax.switch"),
+    "static array": (
+        lambda: pb.jit(lambda n: n, static_argnums=0)(jnp.ones(2)),
+        "leave arrays out",
+    ),
+    "static dict": (lambda: pb.jit(lambda n: n, static_argnums=0)({"a": 1}), "sorted(x.items())"),
+    "static set": (lambda: pb.jit(lambda n: n, static_argnums=0)({1}), "frozenset"),
+    "method": (lambda: pb.jit(lambda self, x: x)(_Model(), 1.0), "make _Model a pytree"),
+    "number for a key": (lambda: pb.random.normal(0, (3,)), "random.key(0)"),
+    "at without set": (lambda: jnp.ones(3).at.__setitem__(0, 1.0), "x.at[idx].set(y)"),
+    "kept": (_kept, "That function has returned since"),
+}
+
+
+@pytest.mark.parametrize("name", FIXES)
+def test_the_fix_is_for_what_was_written(name: str) -> None:
+    wrong, fix = FIXES[name]
+    with pytest.raises((TypeError, ValueError)) as raised:
+        wrong()
+    assert fix in str(raised.value)
+
+
 # ---- which frames of a traceback are left
 
 

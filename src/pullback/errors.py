@@ -6,6 +6,7 @@ which line of the user's code the value was made, and what to write instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -103,8 +104,8 @@ class TracerArrayConversionError(JAXTypeError):
         super().__init__(
             "The numpy.ndarray conversion method __array__() was called on "
             f"{describe(tracer)}.{origin(tracer)}\n"
-            "Fix: use the function of the same name from `pullback.numpy` instead of `numpy`, or "
-            "make the argument static."
+            "Fix: use the function of the same name from `jax.numpy` (`pullback.numpy`) instead of "
+            "`numpy`, or make the argument static."
         )
 
 
@@ -268,6 +269,19 @@ class ForwardDerivativeError(TypeError, NotImplementedError):
     """
 
 
+def incompatible_shapes(shapes: Sequence[tuple[Any, ...]]) -> ValueError:
+    """The error for shapes that do not broadcast to one."""
+    fix = "sizes are compared from the last axis, and must be equal or 1; x[:, None] adds an axis"
+    if len({*shapes}) == 2:
+        low, high = sorted({*map(tuple, shapes)}, key=len)
+        if low and len(low) < len(high) and high[: len(low)] == low:
+            axes = ", ".join([":"] * len(low) + ["None"] * (len(high) - len(low)))
+            fix = f"x[{axes}], where x is the operand of shape {low}; {fix.split(';')[0]}"
+        elif len(low) == len(high) and low == high[::-1]:
+            fix = f"x.T, where x is one of them; {fix.split(';')[0]}"
+    return ValueError(f"Incompatible shapes for broadcasting: shapes={list(shapes)}. Fix: {fix}.")
+
+
 def describe(tracer: Any) -> str:
     """The type of a tracer, as users know it: `traced array with shape float32[3]`."""
     text = type_text(tracer)
@@ -284,4 +298,10 @@ def origin(tracer: Any) -> str:
     """Where a tracer came from, as a sentence that starts on a new line (empty if unknown)."""
     where = getattr(tracer, "_origin_msg", None)
     text = where() if callable(where) else ""
+    trace = getattr(tracer, "_trace", None)
+    if trace is not None and not trace.is_valid():
+        text += (
+            "\nThat function has returned since: the value was kept in a list, a global or an "
+            "attribute, where it stands for no number. Fix that first: return it from the function."
+        )
     return f"\n{text}" if text else ""

@@ -325,6 +325,19 @@ def _path_of(x: Any, k: int, leaves: Sequence[Any], fun: Any, args: Any, kwargs:
     return arg_names(fun, args, kwargs)[k]
 
 
+def _instead_of_object(x: Any, path: str) -> str:
+    """What to do about an argument that no array can hold."""
+    fix = "jit(f, static_argnames=...) for it, or pass an array"
+    if isinstance(x, (str, bytes, set, frozenset)) or hasattr(x, "__name__"):
+        return fix
+    own = "static_argnums=0" if path == "self" else "static_argnames=..."
+    return (
+        f"where its arrays change, make {type(x).__name__} a pytree "
+        "(jax.tree_util.register_dataclass, register_pytree_node_class); where they never do, "
+        f"jit(f, {own})"
+    )
+
+
 def checked_avals(
     fun: Any, leaves: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> list[Any]:
@@ -355,8 +368,7 @@ def checked_avals(
                     "argument, and "
                     "this argument was not marked as static using the static_argnums or "
                     "static_argnames "
-                    "parameters of jax.jit.\nFix: jit(f, static_argnames=...) for it, or pass an "
-                    "array."
+                    f"parameters of jax.jit.\nFix: {_instead_of_object(x, name)}."
                 ) from None
         return avals
 

@@ -491,9 +491,19 @@ def _check_hashable(x: Any) -> None:
         raise ValueError(
             "Non-hashable static arguments are not supported. An error occurred while trying to "
             f"hash an object of type {type(x)}, {x}. The error was:\n"
-            f"TypeError: {e}\nFix: pass a tuple instead of a list, or an object with __hash__ and "
-            "__eq__."
+            f"TypeError: {e}\nFix: {_instead_of_unhashable(x)}."
         ) from None
+
+
+def _instead_of_unhashable(x: Any) -> str:
+    """What to pass as a static argument in the place of `x`, which has no hash."""
+    if hasattr(x, "dtype"):
+        return "leave arrays out of static_argnums and static_argnames"
+    if isinstance(x, dict):
+        return "pass tuple(sorted(x.items())), or an object with __hash__ and __eq__"
+    if isinstance(x, set):
+        return "pass a frozenset instead of a set"
+    return "pass a tuple instead of a list, or an object with __hash__ and __eq__"
 
 
 def native_entry(

@@ -228,7 +228,21 @@ class Tracer:
         raise _conversion_error(self, "complex")
 
     def __hash__(self) -> int:
-        raise TypeError(f"unhashable type: '{type(self).__name__}'")
+        raise TypeError(
+            f"unhashable type: '{type(self).__name__}'. A traced value has no number yet, so it "
+            "cannot be in a set, a key of a dict, or an argument of a cached function. Fix: look "
+            "it up in an array (`table[i]`) or with `lax.switch`, or make the argument static with "
+            "`static_argnums`."
+        )
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        raise TypeError(
+            f"unsupported format string passed to {type(self).__name__}.__format__: a traced value "
+            f"has no digits yet. Fix: `jax.debug.print('{{x:{spec}}}', x=x)` prints it when the "
+            "program runs."
+        )
 
     __iter__: Any  # the numpy layer's
 

@@ -221,6 +221,12 @@ class _IndexUpdateHelper:
     def __getitem__(self, index: Any) -> _IndexUpdateRef:
         return _IndexUpdateRef(self.array, index)
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(
+            "'_IndexUpdateHelper' object does not support item assignment. Fix: x = "
+            "x.at[idx].set(y), which gives a new array, instead of x.at[idx] = y."
+        )
+
     def __repr__(self) -> str:
         return f"_IndexUpdateHelper({self.array!r})"
 

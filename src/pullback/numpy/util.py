@@ -18,7 +18,7 @@ from ..core.build import is_staged, mention
 from ..core.dims import DimExpr
 from ..core.explicit import parts_of, said, said_by
 from ..core.trace import Tracer
-from ..errors import ConcretizationTypeError, TypePromotionError
+from ..errors import ConcretizationTypeError, TypePromotionError, incompatible_shapes
 from ..primitives.common import FLOAT0, as_array, as_int, axis_error, requested_dtype
 from ..primitives.convert import convert_element_type, convert_weak
 from ..primitives.elementwise import real
@@ -310,7 +310,7 @@ def check_broadcast(shapes: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     for sizes in zip(*((1,) * (rank - len(s)) + tuple(s) for s in shapes)):
         big = [n for n in sizes if type(n) is not int or n != 1]
         if any(n is not big[0] and n != big[0] for n in big[1:]):
-            raise ValueError(f"Incompatible shapes for broadcasting: shapes={list(shapes)}")
+            raise incompatible_shapes(shapes)
         out.append(big[0] if big else 1)
     return tuple(out)
 

@@ -19,7 +19,7 @@ from ..core.explicit import lay_anew, match_varying, parts_of, said, said_by
 from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
 from ..core.trace import checked_axes
-from ..errors import AxisError
+from ..errors import AxisError, incompatible_shapes
 from .common import (
     COMPLEX,
     FLOAT,
@@ -329,7 +329,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     for sizes in zip(*((1,) * (rank - len(s)) + s for s in shapes)):
         big = [n for n in sizes if is_symbolic(n) or n != 1]
         if any(n is not big[0] and n != big[0] for n in big[1:]):
-            raise ValueError(f"Incompatible shapes for broadcasting: shapes={list(shapes)}")
+            raise incompatible_shapes(shapes)
         out.append(big[0] if big else 1)
     return tuple(out)
 

@@ -160,7 +160,10 @@ def _check_key_data(impl: PRNGImpl, data: Any) -> None:
     """Raises TypeError unless `data` can be the base array of keys."""
     what = "JAX encountered invalid PRNG key data: expected key_data"
     if not all(hasattr(data, name) for name in ("ndim", "shape", "dtype")):
-        raise TypeError(f"{what} to have ndim, shape, and dtype attributes. Got {data}")
+        raise TypeError(
+            f"{what} to have ndim, shape, and dtype attributes. Got {data}. Fix: the first "
+            "argument is a key, such as random.key(0)."
+        )
     if data.ndim < 1:
         raise TypeError(f"{what}.ndim >= 1; got ndim={data.ndim}")
     if tuple(data.shape[-len(impl.key_shape) :]) != impl.key_shape:
