@@ -4,14 +4,17 @@ prints an answer a line; test_core_questions.py runs it on JAX and on Pullback.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
+import io
 import re
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.ad_checkpoint
 import jax.numpy as jnp
 import numpy as np
 
@@ -506,6 +509,34 @@ def _() -> Any:
             except TypeError as e:
                 said.append(str(e).partition("Fix")[0].strip().split("\n"))
     return said
+
+
+@ask("prints in loops and branches of checkpointed functions")
+def _() -> Any:
+    policies, name = jax.checkpoint_policies, jax.ad_checkpoint.checkpoint_name
+
+    def body(x: Any) -> Any:
+        y = name(x + 1.0, "y")
+        jax.debug.print("y {}", y)
+        return jnp.sin(name(y * 2.0, "z"))
+
+    def never(primitive: Any, *_: Any, **params: Any) -> bool:
+        return params.get("name") != "y" if str(primitive) == "name" else True
+
+    loops = [
+        lambda x: jax.lax.cond(x > 0, body, lambda x: x, x),
+        lambda x: jax.lax.scan(lambda c, _: (body(c), c), x, None, length=2)[0],
+        lambda x: jax.lax.fori_loop(0, 2, lambda i, x: body(x), x),
+    ]
+    found = []
+    for policy in (policies.everything_saveable, policies.nothing_saveable, never):
+        for f in loops:
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                jax.grad(jax.checkpoint(f, policy=policy))(2.0)
+                jax.effects_barrier()
+            found.append(out.getvalue().count("y"))
+    return found
 
 
 if __name__ == "__main__":

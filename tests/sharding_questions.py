@@ -4,7 +4,9 @@ prints an answer a line; test_core_questions.py runs it on JAX and on Pullback, 
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import math
 import re
 from collections.abc import Callable
@@ -15,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax._src import core, dispatch
+from jax.experimental import io_callback
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec as P
 
 EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
@@ -280,6 +283,103 @@ def _() -> Any:
     words = "'n - 2' >= '0' is inconclusive"
     out = [fault(lambda f=f: jax.eval_shape(lambda x: f(x.shape[0]), x), words) for f in makers]
     return [said.partition(":")[0] for said in out]
+
+
+# ---- arrays on several devices
+
+
+def parts(x: Any) -> tuple[Any, ...]:
+    return str(x.sharding.spec), x.shape
+
+
+@ask("parts of arrays on several devices", (4, 2), types=(AUTO, AUTO))
+def _(mesh: Any) -> Any:
+    x = np.arange(128.0).reshape(16, 8)
+    cuts = [np.s_[:4], np.s_[2:6], np.s_[::2], np.s_[:12], np.s_[:, :4], np.s_[0], np.s_[:0]]
+    out = []
+    for spec in ("x", "y"), (("x", "y"),):
+        a = put(x, *spec)
+        out += [(parts(jax.jit(lambda a, c=c: a[c])(a)), c) for c in cuts]
+        out += [(parts(a[c]), c) for c in cuts[:-1]]
+    return out
+
+
+@ask("operations on arrays on several devices", (4, 2), types=(AUTO, AUTO))
+def _(mesh: Any) -> Any:
+    a = put(np.arange(128.0).reshape(16, 8), ("x", "y"))
+    b = put(np.arange(128.0).reshape(16, 8), "x", "y")
+    fs = [
+        lambda a: jnp.roll(a, 1, 0),
+        lambda a: jnp.outer(a[:, 0], a[0]),
+        lambda a: jax.nn.one_hot(a[:, 0].astype(int), 8),
+        lambda a: lax.top_k(a, 2)[0],
+        lambda a: jnp.unstack(a)[0],
+        lambda a: a.reshape(4, 4, 8),
+    ]
+    return [(parts(f(x)), parts(jax.jit(f)(x))) for f in fs for x in (a, b)]
+
+
+@ask("the buffer of an array on several devices", (8,), ("x",), types=(AUTO,))
+def _(mesh: Any) -> Any:
+    a, b = put(X, "x"), jax.device_put(X, jax.devices()[1])
+    faults = [fault(lambda f=f: f(a), "single shard") for f in (memoryview, bytes, np.frombuffer)]
+    return faults, memoryview(b).shape, np.asarray(a).sum(), np.asarray(b).sum()
+
+
+@ask("axes that the compiler places under explicit ones", (4, 2))
+def _(mesh: Any) -> Any:
+    auto = Mesh(mesh.devices, ("x", "y"), axis_types=(AUTO, AUTO))
+    a = jax.device_put(X, NamedSharding(auto, P("x")))
+    words = "context mesh .* should match the aval mesh"
+    fs = [lambda: a + 1, lambda: jax.jit(lambda a: a + 1)(a), lambda: a.sum(), lambda: a @ a.T]
+    faults = [fault(f, words) for f in fs]
+    return faults, says(jax.device_put(a, P("y"))), says(jax.sharding.reshard(a, P("x")))
+
+
+# ---- effects on several devices
+
+
+def printed(f: Callable[..., Any], *args: Any) -> list[str]:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        f(*args)
+        jax.effects_barrier()
+    return sorted(out.getvalue().splitlines())
+
+
+@ask("ordered prints on several devices", (8,), ("x",), types=(AUTO,))
+def _(mesh: Any) -> Any:
+    show = lambda x: (jax.debug.print("{}", x, ordered=True), x)[1]
+    on = NamedSharding(mesh, P("x"))
+    blocks = jax.shard_map(show, in_specs=P("x"), out_specs=P("x"))
+    fs = [jax.jit(show, in_shardings=on), jax.jit(blocks), jax.jit(show)]
+    words = "The following ordered effects are not supported for more than 1 device"
+    return [fault(lambda f=f: f(np.arange(8)), words) for f in fs]
+
+
+@ask("each device prints its part", (8,), ("x",), types=(AUTO,))
+def _(mesh: Any) -> Any:
+    tell = lambda x: (jax.debug.print("{}", x, partitioned=True), x)[1]
+    on = NamedSharding(mesh, P("x"))
+    twice = lambda x: lax.fori_loop(0, jnp.int32(2) + x[0], lambda i, x: tell(x) + 1, x)
+    branch = lambda x: lax.cond(x[0] == 0, tell, lambda x: x, x)
+    fs = [tell, lambda x: tell(x.dot(x)), twice, branch, lambda x: tell(jnp.sin(x) * 0).sum()]
+    return [printed(jax.jit(f, in_shardings=on), np.arange(8)) for f in fs]
+
+
+@ask("loops and branches of each device print for it alone")
+def _() -> Any:
+    tell = lambda x: (jax.debug.print("{}", x), x)[1]
+    loop = lambda x: lax.while_loop(lambda x: x < 3, lambda x: tell(x) + 1, x)
+    called = lambda x: io_callback(lambda x: print("called", x), None, x)
+    branch = lambda x: lax.cond(x > 0, lambda: called(x), lambda: None)
+    pmapped: list[Any] = [printed(jax.pmap(f), jnp.arange(2)) for f in (loop, branch)]
+    ordered = jax.pmap(lambda x: jax.debug.print("{}", x, ordered=True))
+    pmapped += [fault(lambda: ordered(jnp.arange(2)), "not supported for more than 1 device")]
+    mesh = mesh_of((8,), ("x",), (AUTO,))
+    held = [tell, jax.jit(tell), jax.checkpoint(tell), loop]
+    same = [jax.shard_map(f, mesh=mesh, in_specs=P(), out_specs=P()) for f in held]
+    return pmapped, [len(printed(jax.jit(f), 2)) for f in same]
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from ..control.shard_map import (
 )
 from ..core.avals import typeof
 from ..core.build import is_staged, trace_to_jaxpr
+from ..core.effects import check_on_several_devices
 from ..core.explicit import names_in
 from ..core.jaxpr import convert_constvars
 from ..core.source import take_names
@@ -210,6 +211,8 @@ def _on_each(
     start()
     with inside(params):
         jaxpr, consts = trace_to_jaxpr(body, avals, debug_info("pmap", fun, args, kwargs))
+    if mesh.size > 1:
+        check_on_several_devices(jaxpr.effects)
     name_shardings()
     ins = [PartitionSpec()] * len(consts) + ins
     outs = bind([*consts, *leaves], convert_constvars(jaxpr), params, ins, out["specs"])

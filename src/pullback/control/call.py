@@ -222,8 +222,16 @@ def mentions_axis(effects: Any, name: Any) -> bool:
     )
 
 
+def same_for_all(axis: Any, dims: Sequence[Any], effects: Any) -> bool:
+    """Is a program run once for a whole axis? No operand is mapped, it does not use the axis, and
+    the elements of the axis are not devices, each of which has the program's effects."""
+    if any(d is not None for d in dims) or mentions_axis(effects, axis.name):
+        return False
+    return not (axis.devices and any(not isinstance(e, fx.NamedAxisEffect) for e in effects))
+
+
 def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: ClosedJaxpr, **params: Any) -> Any:
-    if all(d is None for d in dims) and not mentions_axis(jaxpr.effects, axis.name):
+    if same_for_all(axis, dims, jaxpr.effects):
         return None
     found = ["found"] * len(jaxpr.out_avals)  # axes stay where they are, as far as they can
     batched, out_dims = batch_jaxpr_axes(jaxpr, axis, dims, found)

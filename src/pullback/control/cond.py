@@ -33,6 +33,7 @@ from ..transforms.jvp import jvp_jaxpr
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from ..transforms.transpose import transpose_jaxpr
 from .call import mentions_axis
+from .callbacks import apart_on_devices, sequentially
 from .common import (
     ArgumentRefs,
     check_cotangents,
@@ -456,6 +457,8 @@ def _fill_outputs(closed: ClosedJaxpr, zeros: Sequence[bool], avals: Sequence[An
 def _batch(
     axis: Any, vals: Any, dims: Any, *, branches: Sequence[ClosedJaxpr], **params: Any
 ) -> Any:
+    if apart_on_devices(axis, *branches):
+        return sequentially(cond_p, vals, dims, axis.size, {"branches": branches, **params})
     if all(d is None for d in dims) and not any(
         mentions_axis(b.effects, axis.name) for b in branches
     ):

@@ -36,10 +36,13 @@ custom_partitioning_p = Primitive(
 
 
 def holds_partitioned(jaxpr: Jaxpr) -> bool:
-    """Is there such a call in a program, or in one that it holds?"""
+    """Is there such a call in a program, or in one that it holds; or a call of Python of which each
+    device is to have one (`debug.print(..., partitioned=True)`)?"""
     found = jaxpr.derived.get("has partitioned")
     if found is None:
-        own = custom_partitioning_p in [e.primitive for e in jaxpr.eqns]
+        own = any(
+            e.primitive is custom_partitioning_p or e.params.get("partitioned") for e in jaxpr.eqns
+        )
         found = own or any(map(holds_partitioned, subjaxprs(jaxpr)))
         jaxpr.derived["has partitioned"] = found
     return bool(found)

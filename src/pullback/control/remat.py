@@ -35,7 +35,7 @@ from ..transforms.jvp import jvp_jaxpr
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from ..transforms.transpose import transpose_jaxpr
 from . import remat_inside
-from .call import jit_p, mentions_axis
+from .call import jit_p, same_for_all
 from .common import as_taken, discharging, trace_function
 
 logging: Any = lazy_module("logging")
@@ -296,27 +296,26 @@ def _saved(
     for k, eqn in enumerate(jaxpr.eqns):
         if any(v in depends for v in eqn.outvars):
             continue
-        if policy(eqn.primitive, *(v.aval for v in eqn.invars), **eqn.params):
-            kept += eqn.outvars
-        elif (found := remat_inside.kept_inside(eqn, policy, inline_calls)) is not None:
+        whole = policy(eqn.primitive, *(v.aval for v in eqn.invars), **eqn.params)
+        kept += eqn.outvars if whole else []
+        if whole and not eqn.effects:
+            continue
+        # A loop that prints is asked inside: what it prints may not be there again.
+        if (found := remat_inside.kept_inside(eqn, policy, inline_calls)) is not None:
             inside[k] = found
             kept += found.saved
     return kept, inside
 
 
 def _done_once(jaxpr: Jaxpr, unknown: Sequence[bool], policy: Any, kept: set[Var]) -> set[int]:
-    """The places of effects (prints) that are not repeated: those that the policy keeps, of values
-    of which some are kept and so need not be there again."""
+    """The places of effects (prints) of known values that are not repeated."""
     if policy is None:
         return set()
     depends = _unknown_vars(jaxpr, unknown)
     return {
         k
         for k, eqn in enumerate(jaxpr.eqns)
-        if not eqn.outvars
-        and not kept.isdisjoint(eqn.invars)
-        and depends.isdisjoint(eqn.invars)
-        and policy(eqn.primitive, *(v.aval for v in eqn.invars), **eqn.params)
+        if depends.isdisjoint(eqn.invars) and remat_inside.is_done_once(eqn, policy, kept)
     }
 
 
@@ -469,7 +468,7 @@ def _transpose(cts: Any, *args: Any, jaxpr: Jaxpr, **params: Any) -> Any:
 
 
 def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: Jaxpr, **params: Any) -> Any:
-    if all(d is None for d in dims) and not mentions_axis(jaxpr.effects, axis.name):
+    if same_for_all(axis, dims, jaxpr.effects):
         return None
     moved = [v if d is None else moveaxis(v, d, 0) for v, d in zip(vals, dims, strict=True)]
     batched, out_b = batch_jaxpr(closed_without_consts(jaxpr), axis, [d is not None for d in dims])

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ..core import effects as fx
 from ..core.avals import ShapedArray
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
@@ -15,7 +16,7 @@ from ..transforms.partial_eval import partial_eval_jaxpr
 from .cond import cond_p
 from .scan import scan_p, stacked
 
-__all__ = ["Kept", "apart", "holds_loops", "kept_inside"]
+__all__ = ["Kept", "apart", "holds_loops", "is_done_once", "kept_inside"]
 
 _HOLDERS = (scan_p, cond_p)
 
@@ -27,6 +28,16 @@ class Kept(NamedTuple):
     forward: JaxprEqn
     saved: list[Var]
     again: JaxprEqn
+
+
+def is_done_once(eqn: JaxprEqn, policy: Callable[..., Any], kept: set[Var]) -> bool:
+    """Is an operation an effect (a print) that is not repeated: one that the policy keeps, of
+    values of which some are kept and so need not be there again?"""
+    return (
+        not eqn.outvars
+        and not kept.isdisjoint(eqn.invars)
+        and policy(eqn.primitive, *(v.aval for v in eqn.invars), **eqn.params)
+    )
 
 
 def holds_loops(jaxpr: Jaxpr) -> bool:
@@ -62,11 +73,13 @@ def kept_inside(
 
 
 class _Split(NamedTuple):
-    """A body that gives the values `saved`, too, and one that takes them in front."""
+    """A body that gives the values `saved`, too, and one that takes them in front; and the effects
+    that the latter has not."""
 
     forward: Jaxpr
     saved: list[Var]
     again: Jaxpr
+    gone: frozenset[Any]
 
 
 def _split(jaxpr: Jaxpr, policy: Any, inline: Any) -> _Split:
@@ -85,18 +98,22 @@ def _split(jaxpr: Jaxpr, policy: Any, inline: Any) -> _Split:
         forward.append(eqn)
         again.append(eqn)
     stand_ins = {v: Var(v.aval) for v in saved}
+    kept_here = set(saved)
+    left = [e for e in again if not is_done_once(e, policy, kept_here)]
 
     def sub(v: Any) -> Any:
         return stand_ins.get(v, v) if isinstance(v, Var) else v
 
-    eqns = [e.replace(invars=[sub(v) for v in e.invars]) for e in again]
+    eqns = [e.replace(invars=[sub(v) for v in e.invars]) for e in left]
+    gone = fx.join(*(e.effects for e in forward)) - fx.join(*(e.effects for e in left))
     return _Split(
         jaxpr.replace(eqns=forward, outvars=[*jaxpr.outvars, *saved]),
         saved,
         jaxpr.replace(
             eqns=eqns, invars=[*stand_ins.values(), *jaxpr.invars],
-            outvars=[sub(v) for v in jaxpr.outvars],
+            outvars=[sub(v) for v in jaxpr.outvars], effects=jaxpr.effects - gone,
         ),
+        gone,
     )  # fmt: skip
 
 
@@ -108,7 +125,7 @@ def _can_be_stacked(v: Var) -> bool:
 def _kept_in_scan(eqn: JaxprEqn, policy: Any, inline: Any) -> Kept | None:
     params = eqn.params
     body = params["jaxpr"]
-    forward, saved, again = _split(body.jaxpr, policy, inline)
+    forward, saved, again, gone = _split(body.jaxpr, policy, inline)
     if not saved:
         return None
     rows = [Var(stacked(v.aval, params["length"])) for v in saved]
@@ -122,7 +139,7 @@ def _kept_in_scan(eqn: JaxprEqn, policy: Any, inline: Any) -> Kept | None:
         rows,
         eqn.replace(
             params={**params, "jaxpr": ClosedJaxpr(again, body.consts)},
-            invars=[*eqn.invars, *rows],
+            invars=[*eqn.invars, *rows], effects=eqn.effects - gone,
         ),
     )  # fmt: skip
 
@@ -132,6 +149,7 @@ def _kept_in_cond(eqn: JaxprEqn, policy: Any, inline: Any) -> Kept | None:
     saved = [Var(v.aval) for s in splits for v in s.saved]
     if not saved:
         return None
+    left = fx.join(*(s.again.effects for s in splits))
     forward, again, before = [], [], 0
     for branch, split in zip(eqn.params["branches"], splits, strict=True):
         end = before + len(split.saved)
@@ -144,8 +162,11 @@ def _kept_in_cond(eqn: JaxprEqn, policy: Any, inline: Any) -> Kept | None:
     return Kept(
         eqn.replace(params={"branches": tuple(forward)}, outvars=[*eqn.outvars, *saved]),
         saved,
-        eqn.replace(params={"branches": tuple(again)}, invars=[*eqn.invars, *saved]),
-    )
+        eqn.replace(
+            params={"branches": tuple(again)}, invars=[*eqn.invars, *saved],
+            effects=(eqn.effects - fx.join(*(s.gone for s in splits))) | left,
+        ),
+    )  # fmt: skip
 
 
 def _with_others(

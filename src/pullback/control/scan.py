@@ -42,7 +42,7 @@ from ..transforms.partial_eval import (
     used_carries,
 )
 from ..transforms.transpose import backward_pass, holds_acting_on_zeros
-from .call import mentions_axis
+from .call import same_for_all
 from .common import (
     ArgumentRefs,
     carry_type,
@@ -619,7 +619,7 @@ def _batch(
     num_carry: int,
     **params: Any,
 ) -> Any:
-    if all(d is None for d in dims) and not mentions_axis(jaxpr.effects, axis.name):
+    if same_for_all(axis, dims, jaxpr.effects):
         return None
     batched = [d is not None for d in dims]
     end = num_consts + num_carry

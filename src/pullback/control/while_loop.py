@@ -30,6 +30,7 @@ from ..transforms.batch import batch_jaxpr_axes, matchaxis
 from ..transforms.jvp import jvp_jaxpr_fixpoint
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr, used_carries
 from .call import mentions_axis
+from .callbacks import apart_on_devices, sequentially
 from .common import (
     carry_type,
     check_carry,
@@ -392,6 +393,8 @@ def _batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
     mode see to that.
     """
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
+    if apart_on_devices(axis, cond, body):
+        return sequentially(while_p, vals, dims, axis.size, params)
     mapped = any(d is not None for d in dims)
     if not mapped and not (
         mentions_axis(cond.effects, axis.name) or mentions_axis(body.effects, axis.name)

@@ -44,6 +44,8 @@ class EffectTypeSet:
 
 no_effects: frozenset[Any] = frozenset()
 ordered_effects = EffectTypeSet()
+# Ordered effects of programs that several devices run: one of them has the effect.
+shardable_ordered_effects = EffectTypeSet()
 lowerable_effects = EffectTypeSet()
 control_flow_allowed_effects = EffectTypeSet()
 custom_derivatives_allowed_effects = EffectTypeSet()
@@ -84,6 +86,18 @@ for _set in (
     vmap_allowed_effects,
 ):
     _set.add_type(NamedAxisEffect)
+
+
+def check_on_several_devices(effects: Any) -> None:
+    """ValueError if a program that several devices run has an effect whose order they would have to
+    agree upon."""
+    found = ordered_effects.filter_in(effects)
+    refused = shardable_ordered_effects.filter_not_in(found)
+    if refused:
+        raise ValueError(
+            "The following ordered effects are not supported for more than 1 device: "
+            f"{sorted(refused, key=str)}. Fix: leave ordered=True out, or compute on one device."
+        )
 
 
 def check_lowerable(effects: Any) -> None:

@@ -23,6 +23,7 @@ from ..primitives import keys
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
 from ..records import record
+from ..runtime.shardings import Sharding
 from .index_entries import Slice, as_slice, parse, within_reach
 from .util import check_broadcast, shape_of, unwrap
 
@@ -531,7 +532,8 @@ def take_index(
         entries = within_reach(entries)
     if not added and mode != lax.GatherScatterMode.FILL_OR_DROP:
         negative = not wrap_negative_indices and any(type(e) is int and e < 0 for e in entries)
-        out = NotImplemented if negative else _static(x, entries, shape)
+        apart = negative or _cuts_what_is_divided(x, entries)
+        out = NotImplemented if apart else _static(x, entries, shape)
         if out is NotImplemented:
             out = _dynamic(x, entries, shape, wrap_negative_indices)
         if out is not NotImplemented:
@@ -544,6 +546,19 @@ def take_index(
     chosen = lax.GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else mode
     return _gather(
         x, p, chosen, fill_value if mode is not None else None, indices_are_sorted, unique_indices
+    )
+
+
+def _cuts_what_is_divided(x: Any, entries: list[Any]) -> bool:
+    """Outside of programs, does this take parts of an array on several devices? They are taken from
+    positions that the program does not know, so that axes that are cut are whole on each device.
+    """
+    lies = getattr(x, "_lies_on", None)
+    return (
+        isinstance(lies, Sharding)
+        and lies.num_devices > 1
+        and x.aval._sharding is None
+        and any(isinstance(e, slice) and e != slice(None) for e in entries)
     )
 
 

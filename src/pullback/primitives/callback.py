@@ -81,6 +81,7 @@ for _kind in (DebugEffect, OrderedDebugEffect):
     fx.custom_derivatives_allowed_effects.add_type(_kind)
 for _kind in (OrderedIOEffect, OrderedDebugEffect):
     fx.ordered_effects.add_type(_kind)
+fx.shardable_ordered_effects.add_type(OrderedIOEffect)
 
 logging = lazy_module("logging")
 METHODS = (

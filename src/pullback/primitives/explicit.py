@@ -57,11 +57,16 @@ def _check_meshes(name: str, avals: Sequence[Any]) -> None:
         first = mesh
     if first is None or context is None or name in _ANYHOW:
         return
-    if not context.empty and (
-        context.shape_tuple != first.shape_tuple or _types_differ(context, first)
-    ):
+    check_under(name, first, context)
+
+
+def check_under(name: str, mesh: Any, context: Any) -> None:
+    """ValueError if what lies over a mesh meets a primitive under another one in force."""
+    if name in _ANYHOW or context.empty:
+        return
+    if context.shape_tuple != mesh.shape_tuple or _types_differ(context, mesh):
         raise ValueError(
-            f"For primitive {name}, context mesh {context} should match the aval mesh {first}. "
+            f"For primitive {name}, context mesh {context} should match the aval mesh {mesh}. "
             "Fix: jax.device_put it to a sharding over the mesh of jax.set_mesh."
         )
 

@@ -310,6 +310,11 @@ _NO_FORMAT = np.dtype(np.void).num  # numbers of records, dates and foreign type
 
 def _export(a: Any) -> Any:
     """What the buffer protocol exports in an array's place."""
+    if getattr(a._lies_on, "num_devices", 1) > 1:
+        raise BufferError(
+            "Python buffer protocol is only defined for buffers with a single shard. Fix: "
+            "numpy.asarray(x), or x.addressable_data(k)."
+        )
     try:  # np_view, written here: small arrays become NumPy's as often as not
         if a._state & 3:
             wait(a)
@@ -366,6 +371,13 @@ def set_operator(name: str, function: Callable[..., Any], fast: Any = None) -> N
     where = L.OPERATORS + L.OPERATOR_BYTES * L.OPERATOR_INDEX[name]
     engine.functions["set_object"](where + L.OPERATOR_SLOW, function)
     engine.functions["set_object"](where + L.OPERATOR_FUNCTION, fast)
+
+
+def set_one_device(kind: type) -> None:
+    """Says which type shardings on one device have: Python is lent the memory of arrays that lie so
+    without being asked."""
+    if isinstance(engine, Native):
+        engine.functions["set_object"](L.ONE_DEVICE, kind)
 
 
 if not isinstance(engine, Native):

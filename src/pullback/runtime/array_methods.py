@@ -245,6 +245,8 @@ class DLDeviceType(enum.IntEnum):
 def __dlpack_device__(self: Any) -> tuple[enum.Enum, int]:
     if self._state == L.DELETED:
         raise deleted_error(self)
+    if getattr(self._lies_on, "num_devices", 1) > 1:
+        raise BufferError("__dlpack__ only supported for unsharded arrays.")
     return DLDeviceType.kDLCPU, 0
 
 

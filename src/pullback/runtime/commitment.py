@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..control.call import UNSPECIFIED
+from ..core import effects as fx
 from ..core.avals import intern
 from ..core.explicit import names_in
 from ..core.jaxpr import Jaxpr, JaxprEqn, Literal, jaxprs_in_params
+from ..primitives.explicit import check_under
 from ..primitives.sharding import inspect_effect
 from .devices import default_device_or_first
 from .meshes import Mesh, get_abstract_mesh, mesh_here
@@ -59,7 +61,7 @@ class Flow:
 
     __slots__ = (
         "arg_ranks", "follows", "forwarded", "hosts", "inspected", "inspects", "jaxpr", "named",
-        "namers", "ranks", "used",
+        "namers", "ordered", "ranks", "used",
     )  # fmt: skip
 
     def __init__(self, jaxpr: Jaxpr, apart: bool = False) -> None:
@@ -68,6 +70,7 @@ class Flow:
         # Does it tell how values in it lie, and for which arguments has it done so?
         self.inspects = inspect_effect in jaxpr.effects
         self.inspected: set[Any] = set()
+        self.ordered = bool(fx.ordered_effects.filter_in(jaxpr.effects))
         # Are results in the host's memory?
         self.hosts = any(getattr(v.aval, "_memory_space", None) is not None for v in jaxpr.outvars)
         found: list[tuple[Sharding, JaxprEqn]] = []
@@ -207,6 +210,7 @@ def lie(
             _check_as_asked(flow, k, lies[k], s)
             lies[k] = s
     check_devices(flow, lies, outs, mesh)
+    _check_types(flow, given)
     found = _inferred(flow, lies, given, [*asked, *flow.named], mesh)
     if found is None and not flow.hosts:
         return _by_default(program)
@@ -227,6 +231,30 @@ def _check_concrete(asked: Sequence[Sharding], others: Sequence[Any], mesh: Mesh
             "Only an AbstractMesh exists in a jitted computation: nothing says which devices it "
             "means. Fix: jax.set_mesh(mesh), arguments on a mesh, or lower(lowering_platforms=...)."
         )
+
+
+def _check_types(flow: Flow, given: Sequence[Sharding | None] | None) -> None:
+    """ValueError if an argument lies over axes that the compiler places, and an operation reads it
+    under a mesh in force whose axes are of explicit type. (Types say the opposite themselves.)"""
+    context = get_abstract_mesh()
+    if given is None or not context.explicit_axes:
+        return
+    for v, s in zip(flow.jaxpr.invars, given, strict=True):
+        if isinstance(s, NamedSharding) and not s.mesh.explicit_axes and s.mesh.size > 1:
+            name = _first_to_read(flow.jaxpr, v)
+            if name is not None:
+                check_under(name, s.mesh.abstract_mesh, context)
+
+
+def _first_to_read(jaxpr: Jaxpr, v: Any) -> str | None:
+    """The primitive of the first equation that reads a variable, in a call if it is one."""
+    for eqn in jaxpr.eqns:
+        if v in eqn.invars:
+            if eqn.primitive.name != "jit":
+                return str(eqn.primitive.name)
+            inner = eqn.params["jaxpr"].jaxpr
+            return _first_to_read(inner, inner.invars[eqn.invars.index(v)])
+    return None
 
 
 def _by_default(program: Any) -> list[Any] | None:
@@ -283,6 +311,8 @@ def check_devices(
     first: Any = None
     places: Any = None
     for what, sharding in _placed(flow, lies, outs, mesh):
+        if flow.ordered and sharding.num_devices > 1:
+            fx.check_on_several_devices(flow.jaxpr.effects)
         own = _devices(sharding)
         if places is None:
             first, places = what, own

@@ -41,11 +41,13 @@ from .captured import warn_of_constants
 from .commitment import commit, results_lie
 from .options import in_force, memory_limit_of
 from .partitioning import divided
-from .shardings import default_sharding
+from .shardings import SingleDeviceSharding, default_sharding
 
 # Traced values and keys are arrays to users: isinstance(x, Array) holds for them.
 array_module.register_array_class(Tracer)
 array_module.register_array_class(keys.PRNGKeyArray)
+
+array_module.set_one_device(SingleDeviceSharding)
 
 # The compiler, and what runs its programs: half as large as all the rest.
 native: Any = lazy_module("pullback.runtime.executable")

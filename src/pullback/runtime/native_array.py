@@ -172,7 +172,12 @@ def _getbuffer() -> Fn:
     asked = f.op("and", "%flags", _WRITABLE | _FULL, "i32")
     full = f.cmp("eq", asked, _FULL, "i32")
     ready = f.cmp("eq", f.op("and", f.ld("i64", "%o", L.STATE), 3), 0)
-    f.br(f.op("and", full, ready, "i1"), "ours", "python")
+    f.br(f.op("and", full, ready, "i1"), "lies", "python")
+    f.at("lies")  # what was put somewhere may be on several devices, which Python refuses
+    lies = f.ld("ptr", "%o", L.COMMITTED)
+    f.when(f.is_null(lies), "ours")
+    one = f.cmp("eq", f.ld("ptr", lies, 8), f.ld("ptr", f.state(), L.ONE_DEVICE), "ptr")
+    f.br(one, "ours", "python")
     f.at("ours")
     aval, name = f.ld("ptr", "%o", L.AVAL), f.ld("ptr", f.state(), L.BUFFER_LAYOUT_NAME)
     layout = f.call("ptr", "PyObject_GetAttr", f"ptr {aval}", f"ptr {name}")

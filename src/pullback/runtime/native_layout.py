@@ -57,6 +57,7 @@ HUGE_PAUSE = 288  # maps that do not ask for huge pages, because those were slow
 BUFFER_LAYOUT_NAME = 296  # the attribute of avals (a string) that says how a buffer of theirs lies
 MEMORY_HOOK = 304  # called with the bytes that there is no memory for, raises
 MEMORY_TOTAL = 312  # the bytes that the machine has: no block is larger, whatever is promised
+ONE_DEVICE = 320  # the type of shardings on one device (null: none is known)
 # Per operator: table, mask, last entry, slow function, JitFunction whose entries serve instead.
 # The first four lie as in a JitFunction from TABLE on.
 OPERATORS = 512

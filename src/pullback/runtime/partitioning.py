@@ -89,6 +89,13 @@ class _Dividing:
         params = eqn.params
         if eqn.primitive is custom_partitioning_p:
             return self._call(eqn, args, specs, [wanted.get(v) for v in eqn.outvars])
+        if params.get("partitioned"):
+            own = {**params, "partitioned": False}
+            lie = [NamedSharding(self.mesh, PartitionSpec(*s)) for s in specs]
+            return self._on_blocks(
+                self.mesh, lambda *xs: eqn.primitive.bind(*xs, **own), args, lie, []
+            )
+        params = self._bodies(params, specs)
         inner = params.get("jaxpr")
         if isinstance(inner, ClosedJaxpr) and holds_partitioned(inner.jaxpr):
             outs = [wanted.get(v) for v in eqn.outvars]
@@ -101,6 +108,25 @@ class _Dividing:
         results = eqn.primitive.bind(*args, **params)
         found = equation(eqn, specs, self.mesh)
         return (results if eqn.primitive.multiple_results else [results]), found
+
+    def _bodies(self, params: dict[str, Any], specs: list[Any]) -> dict[str, Any]:
+        """The parameters of branches, and of loops of unknown length, whose bodies are divided."""
+
+        def body(closed: ClosedJaxpr, given: list[Any]) -> ClosedJaxpr:
+            if not holds_partitioned(closed.jaxpr):
+                return closed
+            return self.program(closed, given, [None] * len(closed.out_avals))
+
+        if "branches" in params:
+            return {**params, "branches": tuple(body(b, specs[1:]) for b in params["branches"])}
+        if "body_jaxpr" not in params:
+            return params
+        n, m = params["cond_nconsts"], params["body_nconsts"]
+        return {
+            **params,
+            "cond_jaxpr": body(params["cond_jaxpr"], [*specs[:n], *specs[n + m :]]),
+            "body_jaxpr": body(params["body_jaxpr"], specs[n:]),
+        }
 
     def _call(
         self, eqn: JaxprEqn, args: list[Any], specs: list[Any], wanted: list[Any]

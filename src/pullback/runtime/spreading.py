@@ -81,7 +81,14 @@ def _inspected(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
 
 
 def spread(jaxpr: Jaxpr, ins: Sequence[Spec], mesh: Any) -> list[Spec]:
-    """The specs of a program's results, from those of its arguments."""
+    """The specs of a program's results, from those of its arguments. What does not divide an array
+    that is computed on the way may divide one that is made of it."""
+    outs = _inside(jaxpr, ins, mesh)
+    return [_dividing(s, v.aval, mesh) for s, v in zip(outs, jaxpr.outvars, strict=True)]
+
+
+def _inside(jaxpr: Jaxpr, ins: Sequence[Spec], mesh: Any) -> list[Spec]:
+    """The same, of programs that others hold."""
     known: dict[Any, Spec] = dict(zip(jaxpr.invars, ins, strict=True))
 
     def read(v: Any) -> Spec:
@@ -92,7 +99,7 @@ def spread(jaxpr: Jaxpr, ins: Sequence[Spec], mesh: Any) -> list[Spec]:
         outs = equation(eqn, [read(v) for v in eqn.invars], mesh)
         for v, spec in zip(eqn.outvars, outs, strict=True):
             if spec is not None:
-                known[v] = _dividing(spec, v.aval, mesh)
+                known[v] = _once_each(spec)
     return [read(v) for v in jaxpr.outvars]
 
 
@@ -112,17 +119,29 @@ def _names(part: Any) -> tuple[Any, ...]:
     return () if part is None else part if isinstance(part, tuple) else (part,)
 
 
-def _dividing(spec: Spec, aval: Any, mesh: Any) -> Spec:
-    """A spec without the parts that a shape cannot be divided by, and no mesh axis twice."""
+def _once_each(spec: Spec) -> Spec:
+    """A spec with no mesh axis twice."""
     used: set[Any] = set()
-    sizes, out = mesh.shape, []
-    for part, n in zip(spec, aval.shape, strict=True):
-        names, parts = _names(part), 1
-        for name in names:
-            parts *= sizes.get(name, 0)  # an axis of another mesh
-        fits = isinstance(n, int) and parts > 0 and n % parts == 0 and used.isdisjoint(names)
-        used.update(names if fits else ())
-        out.append(part if fits else None)
+    out = []
+    for part in spec:
+        names = _names(part)
+        out.append(part if used.isdisjoint(names) else None)
+        used.update(names)
+    return tuple(out)
+
+
+def _dividing(spec: Spec, aval: Any, mesh: Any) -> Spec:
+    """A spec without the parts that a shape cannot be divided by; of several axes of the mesh the
+    first ones stay that can."""
+    out = []
+    for part, n in zip(spec, getattr(aval, "shape", ()), strict=True):
+        fitting, parts = [], 1
+        for name in _names(part):
+            parts *= mesh.shape.get(name, 0)  # 0: an axis of another mesh
+            if not isinstance(n, int) or not parts or n % parts:
+                break
+            fitting.append(name)
+        out.append(_joined(fitting))
     return tuple(out)
 
 
@@ -132,13 +151,17 @@ def _merged(specs: Sequence[Spec], ndim: int) -> Spec:
 
 
 def _alike(eqn: JaxprEqn, ins: Sequence[Spec]) -> list[Spec | None]:
-    """Results lie as the operands of their shape: elementwise operations and all that keep one."""
+    """Results lie as the operands of their shape: elementwise operations and all that keep one.
+    Operands with axes of size 1 say something about the others."""
     outs: list[Spec | None] = []
     for v in eqn.outvars:
         shape = getattr(v.aval, "shape", ())
-        same = [
-            s for s, w in zip(ins, eqn.invars, strict=True) if getattr(w.aval, "shape", ()) == shape
-        ]
+        same = []
+        for spec, w in zip(ins, eqn.invars, strict=True):
+            own = getattr(w.aval, "shape", ())
+            pairs = list(zip(own, shape)) if len(own) == len(shape) else [(2, 0)]
+            if all(m in (n, 1) for m, n in pairs):
+                same.append(tuple(p if m == n else None for p, (m, n) in zip(spec, pairs)))
         outs.append(_merged(same, len(shape)) if same and shape else None)
     return outs
 
@@ -215,8 +238,8 @@ def _expanded(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
 
 
 def _reshaped(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
-    """Axes that are split keep what they had in their first part; those that are joined lie as the
-    first of them did. Axes of size 1 come and go."""
+    """Axes that are split lie over what they had, the first parts first; those that are joined lie
+    as the first of them did. Axes of size 1 come and go."""
     old, new = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
     out: list[Any] = [None] * len(new)
     if 0 in old:
@@ -224,18 +247,37 @@ def _reshaped(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
     left = [k for k, n in enumerate(old) if n != 1]
     right = [k for k, n in enumerate(new) if n != 1]
     while left and right:
-        group, first = [left.pop(0)], right.pop(0)
-        m, n = old[group[0]], new[first]
+        group, parts = [left.pop(0)], [right.pop(0)]
+        m, n = old[group[0]], new[parts[0]]
         while m != n:
             if m < n and left:
                 group.append(left.pop(0))
                 m *= old[group[-1]]
             elif n < m and right:
-                n *= new[right.pop(0)]
+                parts.append(right.pop(0))
+                n *= new[parts[-1]]
             else:
                 return [tuple(out)]
-        out[first] = ins[0][group[0]]
+        if len(parts) == 1 or len(group) > 1:
+            out[parts[0]] = ins[0][group[0]]
+            continue
+        for k, names in zip(parts, _dealt(ins[0][group[0]], [new[k] for k in parts], mesh)):
+            out[k] = _joined(names)
     return [tuple(out)]
+
+
+def _dealt(part: Any, sizes: Sequence[Any], mesh: Any) -> list[list[Any]]:
+    """The mesh axes that each part of a split axis gets: each as many as it can be divided by."""
+    names, found = list(_names(part)), []
+    for n in sizes:
+        own: list[Any] = []
+        while names and isinstance(n, int) and n % mesh.shape.get(names[0], n + 1) == 0:
+            n //= mesh.shape[names[0]]
+            own.append(names.pop(0))
+        found.append(own)
+        if n != 1:
+            names = []
+    return found
 
 
 def _joined(parts: Sequence[Any]) -> Any:
@@ -250,8 +292,19 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 def _cut(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
     """Parts of an array: an axis that is whole stays as it is; one that is cut, too, where the rest
-    can be divided."""
-    return [ins[0]] * len(eqn.outvars)
+    can be divided. What has no elements is whole."""
+    return [None if 0 in v.aval.shape else ins[0] for v in eqn.outvars]
+
+
+def _row(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    axis = eqn.params["axis"]
+    return [(*ins[0][:axis], *ins[0][axis + 1 :])] * len(eqn.outvars)
+
+
+def _best(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    """The largest elements along an axis, which is whole."""
+    axis = eqn.params["axis"] % len(ins[0])
+    return [tuple(None if k == axis else p for k, p in enumerate(ins[0]))] * len(eqn.outvars)
 
 
 def _stacked(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
@@ -290,7 +343,7 @@ def _of_blocks(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
     if own.issuperset(mesh.axis_names):
         return outs  # type: ignore[return-value]
     given = [tuple(_joined([n for n in _names(p) if n not in own]) for p in s) for s in ins]
-    inner = spread(params["jaxpr"], given, mesh)
+    inner = _inside(params["jaxpr"], given, mesh)
     return [
         tuple(_joined([*_names(p), *_names(q)]) for p, q in zip(out, body, strict=True))
         for out, body in zip(outs, inner, strict=True)
@@ -320,7 +373,7 @@ def _called(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
         spec_of(s, len(i)) if isinstance(s, Sharding) else i
         for s, i in zip(params["in_shardings"], ins, strict=True)
     ]
-    outs = spread(params["jaxpr"].jaxpr, given, mesh)
+    outs = _inside(params["jaxpr"].jaxpr, given, mesh)
     return [
         spec_of(s, len(o)) if isinstance(s, Sharding) else o
         for s, o in zip(params["out_shardings"], outs, strict=True)
@@ -332,19 +385,19 @@ def _custom(eqn: JaxprEqn, ins: Any, mesh: Any) -> Sequence[Spec | None]:
         inner = eqn.params.get(name)
         body = getattr(inner, "jaxpr", inner)
         if isinstance(body, Jaxpr) and len(body.invars) == len(ins):
-            return spread(body, ins, mesh)
+            return _inside(body, ins, mesh)
     return _alike(eqn, ins)
 
 
 def _branches(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
-    bodies = [spread(b.jaxpr, ins[1:], mesh) for b in eqn.params["branches"]]
+    bodies = [_inside(b.jaxpr, ins[1:], mesh) for b in eqn.params["branches"]]
     return [_merged(specs, len(specs[0])) for specs in zip(*bodies, strict=True)]
 
 
 def _while(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
     n = eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
     given = ins[eqn.params["cond_nconsts"] :]
-    outs = spread(eqn.params["body_jaxpr"].jaxpr, given, mesh)
+    outs = _inside(eqn.params["body_jaxpr"].jaxpr, given, mesh)
     return [_merged(pair, len(pair[0])) for pair in zip(ins[n:], outs, strict=True)]
 
 
@@ -353,14 +406,14 @@ def _scan(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
     body = eqn.params["jaxpr"].jaxpr
     given = [s if k < consts + carries else s[1:] for k, s in enumerate(ins)]
     before = len(_asked.found or ())
-    outs = spread(body, given, mesh)
+    outs = _inside(body, given, mesh)
     start, end = given[consts : consts + carries], outs[:carries]
     carry = [_merged(pair, len(pair[0])) for pair in zip(start, end, strict=True)]
     if carry != start:  # what the body makes of it says more
         if _asked.found is not None:
             del _asked.found[before:]
         given[consts : consts + carries] = carry
-        outs = spread(body, given, mesh)
+        outs = _inside(body, given, mesh)
     return [*carry, *[(None, *s) for s in outs[carries:]]]
 
 
@@ -379,6 +432,8 @@ _RULES: dict[str, _Rule] = {
     "reshape": _reshaped,
     "slice": _cut,
     "split": _cut,
+    "unstack": _row,
+    "top_k": _best,
     "device_put": _sorted,
     "dynamic_slice": _dynamic_slice,
     "tile": _tiled,

@@ -26,7 +26,6 @@ class JaxprInputEffect(Effect):
 
 
 Effects = frozenset[Effect]
-# Every effect is kept, and every ordered one may be on several devices: nothing is refused.
+# Every effect is kept: nothing is refused.
 partial_eval_kept_effects = effects.EffectTypeSet()
-shardable_ordered_effects = effects.EffectTypeSet()
 __getattr__ = searched("jax._src.effects", effects)
