@@ -11,7 +11,18 @@ import sweep_cases
 
 # Programs that once were without a name.
 FOUND = (
+    "i4(2, 3, lo=0, hi=2).choose([i4(2, 3, s=2), 2, i4(2, 3, s=3)], mode='clip')",
+    "i4(2, 3, lo=0, hi=2).choose([i4(2, 3, s=2), 2, i4(2, 3, s=3)], mode='wrap')",
+    "jnp.frompyfunc(lambda x, y: x + y, 2, 1).reduce(i4(2, 3))",
     "jnp.isin(i4(0), i4(2))",
+    "jnp.nancumprod(i4(4), axis=-1)",
+    "jnp.quantile(f4(2, 3), 0.5, method='inverted_cdf', weights=None)",
+    "jnp.roll(f4(3, 4), (1.5, -2.5), (0, 1))",
+    "jnp.roll(u4(1), i4(2))",
+    "jnp.subtract.reduce(f4(2, 3), initial=0.5, where=b1(2, 3))",
+    "jnp.take(f4(300), u1(3))",
+    "sp.special.sph_harm_y(jnp.array([2]), jnp.array([1]), f4(1), f4(1, s=2), n_max=3)",
+    "sp.stats.gaussian_kde(f4(2, 6)).resample(key, (3,))",
     "jnp.linalg.solve(f4(3, 3), f4(3))",
     "jnp.linalg.tensorinv(f4(2, 3, 6))",
     "jnp.intersect1d(i4(5), i4(3), size=3, return_indices=True)",

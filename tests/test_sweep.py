@@ -104,6 +104,7 @@ def _regenerated(regenerate: bool) -> None:
 # Calls that once differed with 64-bit types on; f8 arrays are of 64 bits here.
 WIDE = (
     "lax.linalg.eigh(i4(3, 3))",
+    "sp.linalg.dft(-1, scale='sqrtn')",
     "lax.linalg.eigh(i1(3, 3))",
     "sp.stats.uniform.pdf(u4(3), 10**30)",
     "sp.stats.norm.pdf(i4(3), 2**40)",

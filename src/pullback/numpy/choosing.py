@@ -13,8 +13,9 @@ from ..api.vmap import vmap
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
+from ..lazy_imports import lazy_module
 from ..primitives.common import as_array
-from . import cumulative, indexing, reductions
+from . import arithmetic, cumulative, indexing, reductions
 from .creation import asarray
 from .joining import concatenate
 from .manipulation import broadcast_arrays
@@ -31,6 +32,8 @@ from .util import (
     to_type,
     unwrap,
 )
+
+ufuncs_more: Any = lazy_module("pullback.numpy.ufuncs_more")
 
 
 def where(
@@ -87,10 +90,9 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
         if (np.asarray(a) < 0).any() or (np.asarray(a) >= n).any():
             raise ValueError("invalid entry in choice array")
     elif mode == "wrap":
-        r = lax.rem(a, lax.full_like(a, n))
-        a = lax.select(lax.lt(r, lax.full_like(r, 0)), lax.add(r, lax.full_like(r, n)), r)
+        a = arithmetic.remainder(a, n)
     elif mode == "clip":
-        a = lax.clamp(literal(a, 0), a, literal(a, n - 1))
+        a = ufuncs_more.clip_jit(a, 0, n - 1)
     else:
         raise ValueError(f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'")
     a, *parts = broadcast_arrays(a, *promote_dtypes(*parts))

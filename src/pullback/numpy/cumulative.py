@@ -41,7 +41,7 @@ def _cumulative(
         a = lax.reshape(a, (n,))
         axis = 0
     k = canonical_axis(axis, ndim_of(a))
-    if fill is not None and dtypes.is_inexact(typeof(a).dtype):
+    if fill is not None:
         a = select_where(lax.ne(a, a), number(fill, typeof(a).dtype), a)
     d = typeof(a).dtype
     if dtype is not None:

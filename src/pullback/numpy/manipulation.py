@@ -37,6 +37,7 @@ from .util import (
     unwrap,
 )
 
+arithmetic: Any = lazy_module("pullback.numpy.arithmetic")
 cumulative: Any = lazy_module("pullback.numpy.cumulative")
 scatter: Any = lazy_module("pullback.numpy.scatter")
 
@@ -587,6 +588,10 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     return _rot90_jit(m, k=k if isinstance(k, float) else as_int(k, "k"), axes=plane)
 
 
+def _is_fraction(shift: Any) -> bool:
+    return dtypes.is_float(dtype_of(shift))
+
+
 def _roll_static(a: Any, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
     for k, by in zip(axis, shift, strict=True):
         n = shape_of(a)[k]
@@ -618,11 +623,11 @@ def _roll_dynamic(a: Any, shift: Any, axis: tuple[int, ...]) -> Any:
     )
     for j, k in enumerate(axis):
         by = lax.squeeze(lax.slice_in_dim(shifts, j, j + 1), (0,))
+        if not dtypes.is_integer(typeof(by).dtype):
+            by = to_type(by, np.dtype(np.int32), False)
         n = shape_of(a)[k]
         one = typeof(by).dtype.type
-        size = lax.max(one(n), one(1))
-        r = lax.rem(by, size)
-        by = lax.select(lax.lt(r, one(0)), lax.add(r, size), r)
+        by = arithmetic.remainder(by, lax.max(one(n), one(1)))
         doubled = lax.concatenate([a, a], k)
         a = lax.dynamic_slice_in_dim(doubled, lax.sub(one(n), by), n, axis=k)
     return a
@@ -645,7 +650,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         shift = (
             lax.concatenate([lax.reshape(as_array(s), (1,)) for s in shift], 0)
             if any(isinstance(s, Tracer) for s in shift)
-            else (np.array(shift, dtype=np.int32))
+            else np.array(shift, np.float32 if any(map(_is_fraction, shift)) else np.int32)
         )
     check_arraylike("roll", a, shift)
     a, shift = as_array(unwrap(a)), unwrap(shift)
@@ -660,10 +665,10 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if n_shifts != 1 and n_shifts != len(axes):
         raise ValueError(f"roll: {n_shifts} shifts do not fit {len(axes)} axes")
     axes = tuple(canonical_axis(k, ndim_of(a)) for k in axes)
-    if isinstance(shift, Tracer):
+    if isinstance(shift, Tracer) or dtypes.is_float(dtype_of(shift)):
         return _roll_dynamic_jit(a, shift, axis=axes)
     shifts = np.asarray(shift)
-    if shifts.dtype.kind in "fcV":
+    if shifts.dtype.kind == "c":
         shifts = converted(shifts.real, np.dtype("int32"))
     by = tuple(int(s) for s in np.broadcast_to(shifts, (len(axes),)))
     return _roll_static_jit(a, shift=by, axis=axes)

@@ -14,6 +14,7 @@ from ..dtypes import default_int
 from ..primitives.common import as_array
 from . import cumulative, indexing, reductions
 from .selecting import number, select_where
+from .taking import take_along_axis
 from .util import (
     canonical_axes,
     check_arraylike,
@@ -235,11 +236,7 @@ def _weighted(a: Any, q: Any, k: int, weights: Any, method: str, squash_nans: bo
         )
         i = reductions.sum_reduce(below, k, np.int32, True)
         i = lax.min(i, lax.full_like(i, n - 1))
-        grid: list[Any] = [
-            lax.broadcasted_iota(np.int32, shape_of(i), j) for j in range(ndim_of(i))
-        ]
-        grid[k] = i
-        out = lax.squeeze(indexing.take_index(keys, tuple(grid)), (k,))
+        out = lax.squeeze(take_along_axis(keys, i, k), (k,))
         return out if squash_nans else select_where(lost, np.nan, out)
 
     if not ndim_of(q):

@@ -105,11 +105,10 @@ def _take(
     elif mode in ("fill", None):
         how = lax.GatherScatterMode.FILL_OR_DROP
         own = typeof(indices).dtype
-        if not dtypes.is_unsigned(own):
-            if type(n) is int and n > dtypes.iinfo(own).max:
-                indices = lax.convert_element_type(indices, np.int32)
-            negative = lax.lt(indices, literal(indices, 0))
-            indices = select_where(negative, lax.add(indices, literal(indices, n)), indices)
+        if type(n) is int and n > dtypes.iinfo(own).max:
+            indices = lax.convert_element_type(indices, np.int32)
+        negative = lax.lt(indices, literal(indices, 0))
+        indices = select_where(negative, lax.add(indices, literal(indices, n)), indices)
     elif mode == "clip":
         how = lax.GatherScatterMode.CLIP
     elif mode in ("promise_in_bounds", "one_hot", "drop"):

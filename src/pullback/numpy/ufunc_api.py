@@ -23,6 +23,7 @@ from ..primitives.common import as_int
 from ..primitives.dynamic_slice import dynamic_index_in_dim, dynamic_update_index_in_dim
 from ..runtime.operands import Policy
 from . import indexing
+from .selecting import select_where
 from .util import (
     canonical_axes,
     canonical_axis,
@@ -78,10 +79,14 @@ class ufunc:
         self.nin, self.nout = as_int(nin, "nin"), as_int(nout, "nout")
         self.nargs = operator.index(nargs if nargs is not None else nin)
         self.identity = identity
-        self._func, self._call = func, call or func
+        self._func = func
+        self._call = call or self._called()
         self._given = {"reduce": reduce, "accumulate": accumulate, "at": at, "reduceat": reduceat}
         self._jitted: dict[str, Any] = {}
         self.__signature__ = _SIGNATURE
+
+    def _called(self) -> Any:
+        return functools.partial(_call_vectorized, self)
 
     def __repr__(self) -> str:
         return f"<jnp.ufunc '{self.__name__}'>"
@@ -226,7 +231,7 @@ class ufunc:
             )
             if mask is None:
                 return new
-            return lax.select(dynamic_index_in_dim(mask, i, k, keepdims=False), new, value)
+            return select_where(dynamic_index_in_dim(mask, i, k, keepdims=False), new, value)
 
         result = lax.fori_loop(start, n, step, carry) if n > start else carry
         return lax.reshape(result, kept) if keepdims else result
@@ -447,12 +452,21 @@ class BuiltinUfunc(ufunc):
 
     _pb_static_operand = True
 
+    def _called(self) -> Any:
+        return self._func
+
     def __repr__(self) -> str:
         return f"<jnp.ufunc '{self.__name__}'>"
 
 
 BuiltinUfunc.__name__ = BuiltinUfunc.__qualname__ = "ufunc"
 BuiltinUfunc.__call__ = eager(ufunc.__call__, Policy(0, (), True))  # type: ignore[method-assign]
+
+
+@functools.partial(jit, static_argnums=0)
+def _call_vectorized(function: ufunc, *args: Any) -> Any:
+    """A ufunc of a user's function, in one program: named as JAX's is."""
+    return function._func(*args)
 
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:

@@ -279,7 +279,7 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
         raise ValueError(f"dtype must be a complex floating-point type; got {kind.name}.")
     power = np.outer(np.arange(n), np.arange(n)) % max(n, 1)
     m = np.exp(-2j * np.pi * power / max(n, 1))
-    m = m / (math.sqrt(n) if scale == "sqrtn" else n if scale == "n" else 1)
+    m = m / (math.sqrt(max(n, 0)) if scale == "sqrtn" else n if scale == "n" else 1)
     return jnp.asarray(m, dtype=kind)
 
 

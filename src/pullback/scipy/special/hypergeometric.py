@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,8 @@ def _hyp2f1_jvp(primals: Any, tangents: Any) -> Any:
 
 
 # --- spherical harmonics ---
+@functools.partial(jit, static_argnums=0)
+@shown_as("_gen_associated_legendre")
 def _legendre_table(n_max: int, z: Any) -> Any:
     """The associated Legendre functions P_l^m(z) for 0 <= m <= l <= n_max, orthonormal over the
     sphere: shape (m, l, *z.shape).
@@ -266,6 +269,7 @@ def sph_harm_y(
     return _sph_harm(n, m, theta, phi, int(n_max))
 
 
+@functools.partial(jit, static_argnums=4)
 def _sph_harm(n: Any, m: Any, theta: Any, phi: Any, n_max: int) -> Any:
     shape = typeof(theta).shape
     n, m, theta, phi = (jnp.ravel(v) for v in (n, m, theta, phi))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 
 from ... import lax, numpy as jnp, random, tree_util
+from ...api.jit import jit
 from ...core.avals import typeof
 from ...nn.functions import logsumexp
 from ...numpy import linalg as np_linalg
+from ...numpy.util import shown_as
 from .. import linalg
 from ..special.basic import inexact, ndtr
 
@@ -167,7 +170,9 @@ class gaussian_kde:
 
     def resample(self, key: Any, shape: Any = ()) -> Any:
         """Random points from the density: (d, *shape)."""
-        shape = tuple(shape)
+        return _resample(self, key, shape=tuple(shape))
+
+    def _resampled(self, key: Any, shape: Any) -> Any:
         key_index, key_noise = random.split(key)
         index = random.choice(key_index, self.n, shape=shape, p=self.weights)
         noise = random.multivariate_normal(
@@ -192,3 +197,9 @@ class gaussian_kde:
             "gaussian_kde.integrate_box: only 1D box integrations are supported; use "
             "`integrate_box_1d`"
         )
+
+
+@functools.partial(jit, static_argnames="shape")
+@shown_as("resample")
+def _resample(density: gaussian_kde, key: Any, shape: Any) -> Any:
+    return density._resampled(key, shape)
