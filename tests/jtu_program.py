@@ -4,6 +4,7 @@ import gc
 import zlib
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -13,6 +14,7 @@ from jax._src import (
     api_util,
     config,
     core,
+    custom_derivatives,
     dtypes,
     jaxpr_util,
     lax_reference,
@@ -288,6 +290,45 @@ class CountsTest(jtu.JaxTestCase):
         self.assertEqual(
             parse_flatten_op_sharding(everywhere._to_xla_hlo_sharding(2), mesh), [jax.P()]
         )
+
+    def test_ways_to_compile(self):
+        self.assertEqual([way._name for way in jtu.JIT_IMPLEMENTATION], ["jit", "noop"])
+        for way in jtu.JIT_IMPLEMENTATION:
+            self.assertEqual(way(lambda x: x + 1)(2), 3)
+
+    def test_sizes_as_numbers(self):
+        self.assertEqual(core.dimension_as_value(3), 3)
+        (b,) = jax.export.symbolic_shape("b")
+        program = jax.make_jaxpr(lambda x: core.dimension_as_value(x.shape[0]))
+        self.assertIn("dim_as_value", str(program(jax.ShapeDtypeStruct((b,), "float32"))))
+
+    def test_forward_rules_without_residuals(self):
+        def fwd(x):
+            return x * x, (2 * x,)
+
+        said = [api_util.debug_info(name, fwd, (2.0,), {}) for name in ("fun", "fwd")]
+        rule = custom_derivatives.optimize_remat_of_custom_vjp_fwd(
+            lambda x: 3 * x, said[0], fwd, said[1]
+        )
+        self.assertAllClose(jax.jit(rule)(5.0), (25.0, (10.0,)))
+        self.assertAllClose(jax.jit(lambda x: rule(x)[0])(5.0), 15.0)
+
+    def test_outputs_of_custom_vjp_dropped(self):
+        @jax.custom_vjp
+        def f(x, y):
+            return jnp.sin(x), x + jnp.cos(y)
+
+        f.defvjp(lambda x, y: (f(x, y), (x, y)), lambda res, cts: (cts[0] * 2, cts[1] * 3))
+        jaxpr = jax.make_jaxpr(f)(1.0, 2.0).jaxpr
+        for used, names, grads in (
+            ([True, False], ["sin"], (2.0, 0.0)),
+            ([False, True], ["cos", "add"], (0.0, 3.0)),
+        ):
+            less, _ = pe.dce_jaxpr(jaxpr, used)
+            inside = less.eqns[0].params["call_jaxpr"].eqns
+            self.assertEqual([eqn.primitive.name for eqn in inside], names)
+            fun = core.jaxpr_as_fun(pe.close_jaxpr(less))
+            self.assertEqual(jax.grad(lambda *xs, fun=fun: fun(*xs)[0], (0, 1))(1.0, 2.0), grads)
 
     def test_gradients(self):
         jtu.check_grads(jnp.sin, (1.0,), order=2)

@@ -10,6 +10,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.ndimage
+import jax.scipy.stats
 import numpy as np
 import pytest
 from oracle_compare import leaves
@@ -268,6 +270,29 @@ for _shapes in (((4, 4), (4,)), ((4, 4), (4, 4)), ((4,), (4,)), ((4, 4), ()), ((
         "raise",
         lambda j, n, s=_shapes: n.vectorize(n.add, signature="(n),()->(n)")(*map(n.ones, s)),
     )
+for _kind in ("int8", "uint16", "bool", "float16"):
+    CALLS[f"running products of {_kind}"] = lambda j, n, d=_kind: [
+        n.cumulative_prod(n.array([1, 2, 3], d), include_initial=first) for first in (False, True)
+    ]
+for _ddof in (0.5, 1.0, np.float32(1.5)):
+    CALLS[f"covariances with {_ddof!r} of a degree"] = lambda j, n, d=_ddof: n.cov(
+        n.arange(6.0).reshape(2, 3), ddof=d
+    )
+for _value in (2**32 - 1, -1, 2**33, 7):
+    CALLS[f"unsigned integers set to {_value}"] = lambda j, n, v=_value: [
+        j.jit(lambda x, how=how: getattr(x.at[0], how)(v))(n.ones(2, "uint32"))
+        for how in ("set", "add", "max")
+    ]
+for _name in ("nanmean", "nanvar", "nanstd", "std"):
+    CALLS[f"{_name} in a dtype that is not available"] = lambda j, n, name=_name: getattr(n, name)(
+        n.ones(3), dtype="float64"
+    )
+CALLS["coordinates in lists, of too many axes"] = lambda j, n: j.scipy.ndimage.map_coordinates(
+    n.ones(3), [[n.ones(2)], [n.ones(2)]], order=1
+)
+CALLS["tails of a power that is no number"] = lambda j, n: [
+    j.scipy.stats.pareto.sf(x, np.nan) for x in (0.5, 1.0, 2.0)
+]
 CALLS["a triangle as a program, wide"] = wide(
     lambda j, n: str(j.make_jaxpr(lambda x, k: (n.tril(x, 1), n.eye(2, k=k)))(np.ones((2, 2)), 1))
 )
@@ -308,6 +333,9 @@ def dot(n: Any) -> Any:
 
 # Calls whose errors JAX's tests know by words.
 SAYING = {
+    "jax.numpy.einsum does not support simultaneous contraction of 3 or more operands": (
+        lambda j, n: n.einsum("i,i,i->i", *[n.ones(3)] * 3, optimize=[(0, 1, 2)])
+    ),
     r"does not support multiple axes. Please use jax.numpy.fft.fftn. Got axis = \[1, 1\]": (
         lambda j, n: n.fft.fft(n.ones((2, 3)), axis=[1, 1])
     ),

@@ -23,6 +23,9 @@ TURNS = RANDOM.normal(size=(3, 3)).astype(np.float32)
 CALLS: dict[str, Callable[[], Any]] = {
     "mgrid": lambda: jnp.mgrid[0:2:0.5, 0:3],
     "ogrid": lambda: jnp.ogrid[0:3, 0:1:4j],
+    "cov with weights": lambda: jnp.cov(M[0], aweights=np.abs(M[1, 0])),
+    "sph_harm_y": lambda: sp.special.sph_harm_y(I[0], I[0] - 1, X[:3], X[3:6], n_max=3),
+    "inverse turns": lambda: transform.Rotation.from_quat(jnp.ones((3, 4))).inv().as_quat(),
     "array_equiv": lambda: jnp.array_equiv(I, I[0]),
     "setdiff1d": lambda: jnp.setdiff1d(jnp.zeros(0), I),
     "rfftn": lambda: jnp.fft.rfftn(I, norm="ortho"),
@@ -95,6 +98,23 @@ def test_a_bool_set_in_integers_is_a_number(how: str) -> None:
         for x, value in ((I[0], np.True_), (X, True), (X > 0, 1)):
             with pytest.raises(ValueError, match="promotion"):
                 getattr(jnp.asarray(x).at[0], how)(value)
+
+
+@pytest.mark.parametrize("name", ("lpmn", "lpmn_values"))
+def test_legendre_functions_mix_freely_and_say_that_they_are_deprecated(name: str) -> None:
+    call = getattr(sp.special, name)
+    more = (True,) if name == "lpmn_values" else ()
+    with pytest.warns(DeprecationWarning, match=f"special.{name} is deprecated"):
+        want = call(3, 3, X / 9, *more)
+    with (
+        pb.config.numpy_dtype_promotion("strict"),
+        pb.config.numpy_rank_promotion("raise"),
+        pytest.warns(DeprecationWarning),
+    ):
+        for x, y in zip(
+            pb.tree.leaves(call(3, 3, X / 9, *more)), pb.tree.leaves(want), strict=True
+        ):
+            np.testing.assert_array_equal(x, y)
 
 
 def test_arguments_do_not_mix() -> None:

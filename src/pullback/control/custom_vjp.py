@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from .. import dtypes, tree
 from ..core.avals import typematch, typeof
-from ..core.jaxpr import jaxpr_as_fun
+from ..core.jaxpr import JaxprEqn, jaxpr_as_fun
 from ..core.primitive import Primitive
 from ..core.refs import check_not_returned, is_ref, ref_identity
 from ..core.symbolic import SymbolicZero, UndefinedPrimal, Zero, instantiate_zeros
 from ..core.tracebacks import boundary
 from ..core.wrapped import WrappedFun
 from ..errors import ForwardDerivativeError
+from ..transforms.partial_eval import dce_closed
 from .common import ArgumentRefs, leaf_names, shown_types
 from .custom import (
     CustomCallPrimitive,
@@ -436,6 +438,51 @@ class _Backward:
         return [ct for ct, k in zip(self.bwd(*res, *full), self.keep, strict=True) if k]
 
 
+def _symbolic_zero(aval: Any) -> Any:
+    return SymbolicZero(aval)
+
+
+def _zeros(aval: Any) -> Any:
+    return instantiate_zeros(Zero(aval))
+
+
+def _selecting(fwd: Any, bwd: Any, used: Sequence[bool], zeros: Sequence[Any]) -> tuple[Any, Any]:
+    """Rules for some of a function's outputs: the forward one gives these, and the cotangents of
+    the others are `zeros` (of all outputs) to the backward one."""
+    n, kept = len(used), [k for k, u in enumerate(used) if u]
+
+    def forward(*args: Any) -> list[Any]:
+        found = fwd(*args)
+        return [*(found[k] for k in kept), *found[n:]]
+
+    def backward(*args: Any) -> Any:
+        res, cts = args[: len(args) - len(kept)], iter(args[len(args) - len(kept) :])
+        full = (next(cts) if u else zero() for u, zero in zip(used, zeros, strict=True))
+        return bwd(*res, *full)
+
+    forward.__name__, backward.__name__ = name_of(fwd), name_of(bwd)
+    if hasattr(fwd, "primal"):
+        forward.primal = fwd.primal  # type: ignore[attr-defined]
+    return forward, backward
+
+
+def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
+    """Drops outputs, and what the function computes for them alone; its rules need all inputs."""
+    if not any(used):
+        return None if not eqn.effects else eqn
+    closed, _ = dce_closed(eqn.params["call_jaxpr"], used, True)
+    if closed is eqn.params["call_jaxpr"]:
+        return eqn
+    no_ct = _symbolic_zero if eqn.params["symbolic_zeros"] else _zeros
+    zeros = [partial(no_ct, a.to_ct_aval()) for a in eqn.params["call_jaxpr"].out_avals]
+    fwd, bwd = _selecting(eqn.params["fwd_jaxpr_thunk"], eqn.params["bwd"], used, zeros)
+    return eqn.replace(
+        outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u],
+        params={**eqn.params, "call_jaxpr": closed, "fwd_jaxpr_thunk": fwd, "bwd": bwd},
+        effects=closed.effects,
+    )
+
+
 custom_vjp_call_p = CustomVJPCallPrimitive(
     "custom_vjp_call",
     multiple_results=True,
@@ -444,6 +491,7 @@ custom_vjp_call_p = CustomVJPCallPrimitive(
     jvp=by_trace,
     transpose=by_trace,
     batch=by_trace,
+    dce=_dce,
     stage_call=_stage_vjp_call,
     linear_call=_linear_call,
 )

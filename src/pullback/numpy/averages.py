@@ -236,8 +236,9 @@ def rank_aligned(x: Any, y: Any) -> list[Any]:
 def _std(
     a: Any, correction: Any, where: Any, mean: Any, axis: Any, dtype: Any, keepdims: bool
 ) -> Any:
-    if dtype is not None and not dtypes.is_inexact(user_dtype(dtype, "std")):
-        raise ValueError(f"dtype argument to jnp.std must be inexact; got {dtype}")
+    asked, dtype = dtype, user_dtype(dtype, "std")
+    if dtype is not None and not dtypes.is_inexact(dtype):
+        raise ValueError(f"dtype argument to jnp.std must be inexact; got {asked}")
     return lax.sqrt(_var_jit(a, correction, where, mean, axis=axis, dtype=dtype, keepdims=keepdims))
 
 

@@ -512,6 +512,11 @@ def einsum(
         raise TypeError("einsum needs subscripts and operands, or arrays with lists of labels")
     terms, result, sizes, arrays = _prepare(subscripts, operands)
     path = _path(terms, result, sizes, optimize)
+    if any(len(step) > 2 for step in path):
+        raise NotImplementedError(
+            "jax.numpy.einsum does not support simultaneous contraction of 3 or more operands. "
+            "Fix: contract two at a time, or leave optimize out."
+        )
     precision = canonicalize_precision(precision)
     if preferred_element_type is None:
         dtype, weak = dtypes.result_type(*arrays, return_weak_type_flag=True)

@@ -180,9 +180,10 @@ def _mean(
 ) -> Any:
     a = as_array(unwrap(a))
     own = typeof(a).dtype
+    dtype = user_dtype(dtype, "mean")  # as which JAX warns; what follows asks for none anew
     if dtypes.is_bool(own) or dtypes.is_integer(own):
         return averages.mean(a, axis, dtype, None, keepdims, where=where)
-    result = user_dtype(dtype, "nanmean") if dtype is not None else inexact(own)
+    result = dtype if dtype is not None else inexact(own)
     present = lax.bitwise_not(lax.ne(a, a))
     count = reductions.sum_reduce(present, axis, result, keepdims, None, where)
     total = nansum(a, axis, dtype, None, keepdims, None, where)
@@ -254,7 +255,7 @@ def _nanvar(
     where: Any = None,
     mean: Any = None,
 ) -> Any:
-    return _var(a, axis, dtype, ddof, keepdims, where, mean)
+    return _var(a, axis, user_dtype(dtype, "nanvar"), ddof, keepdims, where, mean)
 
 
 _nanvar.__name__ = "nanvar"
@@ -274,7 +275,7 @@ def _nanstd(
         _nanvar_jit(
             a,
             axis=axis,
-            dtype=dtype,
+            dtype=user_dtype(dtype, "nanstd"),
             ddof=ddof,
             keepdims=keepdims,
             **given(where=where, mean=mean),

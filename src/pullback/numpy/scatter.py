@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes, lax
 from ..api.eager import eager
 from ..api.placement import freely, lay_out
@@ -56,6 +58,15 @@ def _as_value(values: Any) -> Any:
     return unwrap(values)
 
 
+def _as_number(value: int, dtype: Any) -> Any:
+    """A Python number for an array of integers: weakly typed, so that strict promotion lets it
+    through, but for one that is beyond the default integers and not beyond those of the array."""
+    usual, own = (dtypes.iinfo(d) for d in (dtypes.default_int(), dtype))
+    if usual.min <= value <= usual.max or not own.min <= value <= own.max:
+        return value
+    return np.asarray(value, dtype)
+
+
 def update(
     x: Any,
     idx: Any,
@@ -72,8 +83,8 @@ def update(
     dropped, or clamped by mode 'clip'.
     """
     x = as_array(unwrap(x))
-    if type(values) is bool and dtypes.is_integer(typeof(x).dtype):
-        values = int(values)  # which strict promotion lets through, as the literal that it is
+    if type(values) in (bool, int) and dtypes.is_integer(typeof(x).dtype):
+        values = _as_number(int(values), typeof(x).dtype)
     y = _as_value(values)
     shape = x.shape
     mask = _traced_mask(idx)

@@ -32,6 +32,7 @@ from .util import (
     ndim_of,
     promote_dtypes,
     promote_dtypes_inexact,
+    promotes_freely,
     shape_of,
     static_axes,
     to_type,
@@ -565,7 +566,7 @@ def _check_weights(name: str, w: Any, x: Any, whole: bool) -> None:
 
 
 _cov.__name__ = "cov"
-_cov_jit = jit(_cov, static_argnames=("rowvar", "bias", "ddof", "dtype"))
+_cov_jit = jit(promotes_freely(_cov), static_argnames=("rowvar", "bias", "ddof", "dtype"))
 
 
 def cov(
@@ -573,7 +574,7 @@ def cov(
     y: Any = None,
     rowvar: bool = True,
     bias: bool = False,
-    ddof: int | None = None,
+    ddof: float | None = None,
     fweights: Any = None,
     aweights: Any = None,
     dtype: Any = None,
@@ -588,8 +589,8 @@ def cov(
            [-2.,  4.]], dtype=float32)
     """
     check_arraylike("cov", m) if y is None else check_arraylike("cov", m, y)
-    if ddof is not None and as_int(ddof, "ddof") != ddof:
-        raise ValueError("ddof must be integer")
+    if ddof is not None and not isinstance(ddof, (int, float, np.integer, np.floating)):
+        raise TypeError(f"cov: ddof must be a number, got {ddof!r}. Fix: pass an int or a float.")
     _check_inexact("cov", dtype)
     return _cov_jit(m, y, fweights, aweights, rowvar=rowvar, bias=bias, ddof=ddof, dtype=dtype)
 

@@ -74,14 +74,15 @@ def map_coordinates(
     >>> map_coordinates(jnp.array([0., 10., 20.]), [jnp.array([0.5, 1.25])], order=1)
     Array([ 5. , 12.5], dtype=float32)
     """
-    check_arraylike("map_coordinates", input, *coordinates)
+    check_arraylike("map_coordinates", input)
     image, fill = jnp.asarray(input), jnp.asarray(cval, dtype=typeof(jnp.asarray(input)).dtype)
-    points = [jnp.asarray(c) for c in coordinates]
-    if len(points) != typeof(image).ndim:
+    if len(coordinates) != typeof(image).ndim:
         raise ValueError(
-            f"coordinates must be a sequence of length input.ndim, but {len(points)} != "
+            f"coordinates must be a sequence of length input.ndim, but {len(coordinates)} != "
             f"{typeof(image).ndim}"
         )
+    check_arraylike("map_coordinates", input, *coordinates)
+    points = [jnp.asarray(c) for c in coordinates]
     if mode not in _EDGES:
         raise NotImplementedError(
             f"jax.scipy.ndimage.map_coordinates does not yet support mode {mode}. Currently "

@@ -190,7 +190,8 @@ class Rotation(NamedTuple):
 
     def inv(self) -> Rotation:
         """The inverse rotations."""
-        return Rotation(self.quat * jnp.array([-1, -1, -1, 1], dtype=typeof(self.quat).dtype))
+        turned = jnp.concatenate([-self.quat[..., :3], self.quat[..., 3:]], axis=-1)
+        return Rotation(turned)
 
     def as_quat(self, canonical: bool = False, scalar_first: bool = False) -> Any:
         """The quaternions (x, y, z, w); `canonical`: with w not negative; `scalar_first`: (w, x, y,

@@ -13,7 +13,7 @@ from ...control.custom_jvp import custom_jvp
 from ...control.scan import scan
 from ...control.while_loop import while_loop
 from ...core.avals import typeof
-from ...numpy.util import shown_as
+from ...numpy.util import promotes_freely, shown_as
 from .basic import inexact, known, real
 from .gammas import gamma, gammasgn
 
@@ -270,6 +270,7 @@ def sph_harm_y(
 
 
 @functools.partial(jit, static_argnums=4)
+@promotes_freely
 def _sph_harm(n: Any, m: Any, theta: Any, phi: Any, n_max: int) -> Any:
     shape = typeof(theta).shape
     n, m, theta, phi = (jnp.ravel(v) for v in (n, m, theta, phi))

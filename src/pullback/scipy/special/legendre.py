@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from typing import Any
 
 from ... import numpy as jnp
 from ...api.derivatives import jvp
 from ...api.jit import jit
 from ...core.avals import typeof
-from ...numpy.util import promote_args_inexact, shown_as
+from ...numpy.util import promote_args_inexact, promotes_freely, shown_as
 
 
 def _check(name: str, m: int, n: int, z: Any) -> Any:
@@ -109,6 +110,15 @@ def _slopes(n: int, z: Any) -> Any:
     return jnp.where(_outside(n), 0, slopes)
 
 
+def _warn_deprecated(name: str) -> None:
+    warnings.warn(
+        f"jax.scipy.special.{name} is deprecated; no replacement is planned.",
+        DeprecationWarning,
+        stacklevel=4,  # the caller of what `promotes_freely` wraps
+    )
+
+
+@promotes_freely
 def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:
     """(values, derivatives) of the associated Legendre functions of orders 0 ... m and degrees
     0 ... n at z, of one axis, each of shape (m + 1, n + 1, len(z)); m must be n. Beyond [-1, 1]
@@ -119,9 +129,11 @@ def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:
            [ 0.       , -0.8660254]], dtype=float32)
     """
     z = _check("lpmn", m, n, z)
+    _warn_deprecated("lpmn")
     return _values(n, z, False), _slopes(n, z)
 
 
+@promotes_freely
 def lpmn_values(m: int, n: int, z: Any, is_normalized: bool) -> Any:
     """The values of `lpmn`; with `is_normalized`, those of spherical harmonics without their
     azimuthal factor.
@@ -134,6 +146,7 @@ def lpmn_values(m: int, n: int, z: Any, is_normalized: bool) -> Any:
            [ 0.   , -0.866]], dtype=float32)
     """
     z = _check("lpmn_values", m, n, z)
+    _warn_deprecated("lpmn_values")
     return _values(n, z, bool(is_normalized))
 
 

@@ -87,7 +87,8 @@ def sf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     z = (x - loc) / scale
     outside = x < loc + scale
     z = jnp.where(z < 0, np.nan, z)  # of a negative scale
-    return jnp.where(outside, 1, jnp.where(outside, 1, z) ** (-b))
+    z = jnp.where(b != b, np.nan, jnp.where(outside, 1, z))  # 1 to no power is a power of 1
+    return jnp.where(outside, 1, z ** (-b))
 
 
 def logsf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:

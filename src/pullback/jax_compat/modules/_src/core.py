@@ -7,6 +7,8 @@ import operator
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .... import errors as _errors
 from ....api_util import shaped_abstractify as shaped_abstractify
 from ....control.call import call_p as call_p, closed_call_p as closed_call_p
@@ -27,12 +29,14 @@ from ....core.avals import (
 from ....core.dim_text import is_symbolic_dim as is_symbolic_dim
 from ....core.refs import AbstractRef as AbstractRef
 from ....core.trace import (
+    Tracer,
     axis_env as get_axis_env,
     eval_context as eval_context,
 )
 from ....dtypes import is_extended
 from ....errors import ShardingTypeError as ShardingTypeError
 from ....extend.core import Token as Token
+from ....primitives.dims import dim_as_value_p
 from ....ref import Ref as Ref, new_ref as new_ref
 from ....runtime.dispatch import EvalTrace as EvalTrace
 from ..core import *  # noqa: F403
@@ -181,3 +185,10 @@ def physical_aval(aval: Any) -> Any:
         return aval
     suffix, element = dtype.physical
     return ShapedArray((*aval.shape, *suffix), element)
+
+
+def dimension_as_value(d: Any) -> Any:
+    """A size as a number that arrays are computed with; of symbols, one that programs hold."""
+    if is_symbolic_dim(d):
+        return dim_as_value_p.bind(dim=d)
+    return d if isinstance(d, (int, Tracer, np.integer)) else operator.index(d)

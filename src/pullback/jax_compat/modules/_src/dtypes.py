@@ -25,6 +25,7 @@ from ....dtypes import (
     scalar_type_of as scalar_type_of,
 )
 from ....errors import TypePromotionError as TypePromotionError
+from ....experimental.primal_tangent import primal_tangent_dtype as primal_tangent_dtype
 from ....numpy.scalar_types import isdtype as isdtype
 from ....primitives.common import requested_dtype
 
@@ -217,6 +218,16 @@ def __getattr__(name: str) -> Any:
 
 # Python's numbers, which are weakly typed.
 _weak_types: list[type] = [int, float, complex]
+
+
+def register_weak_scalar_type(typ: type) -> None:
+    """Has numbers of a class be weakly typed. Those of classes derived from Python's numbers are so
+    anyway; TypeError for other classes."""
+    if not (isinstance(typ, type) and issubclass(typ, tuple(_weak_types))):
+        raise TypeError(
+            f"register_weak_scalar_type: {typ!r} is not derived from int, float or complex. Fix: "
+            "derive it from one of them."
+        )
 
 
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:

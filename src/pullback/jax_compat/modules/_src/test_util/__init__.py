@@ -52,8 +52,21 @@ is_asan = is_msan = is_tsan = is_sanitized = is_gil_disabled = is_test_rbe = _ne
 pjrt_c_api_version_at_least = stablehlo_version_at_least = _never
 
 
-# The ways to compile a function that some tests go through.
-JIT_IMPLEMENTATION = (_jit, lambda f, *args, **kwargs: _jit(f, *args, **kwargs))
+class _Jit:
+    """One way to compile a function, with the name that tests tell it by."""
+
+    def __init__(self, call: Any, name: str) -> None:
+        self._call, self._name = call, name
+
+    def __call__(self, f: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._call(f, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+# The ways to compile a function that some tests go through; the other one is not to compile it.
+JIT_IMPLEMENTATION = (_Jit(_jit, "jit"), _Jit(lambda f, *args, **kwargs: f, "noop"))
 cuda_versions = None  # CUDA is not there
 
 
