@@ -10,6 +10,7 @@ product) stay small.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.dots import dots_text
@@ -60,6 +61,15 @@ def _flat_shape(target: Target, rows: int) -> tuple[int, int]:
 def _type_of_sums(dtype: str) -> str:
     """The type of the elements of C."""
     return "float" if dtype == "b16" else TYPES[dtype]
+
+
+class _Fetch(NamedTuple):
+    """What a tile asks for ahead of time: where it begins, how far that moves with each step, and
+    how far apart the vectors of a step are."""
+
+    begin: Val
+    pace: Val
+    apart: Val
 
 
 class _Tile:
@@ -274,8 +284,15 @@ class _Tile:
         out = []
         for k in range(self.width):
             limit = b.cast("trunc", b.call("smin", left - k * n, n), "i32")
-            out.append((b.lanes_of("i32", n) < limit).regs[0])
+            inside = (b.lanes_of("i32", n) < limit).regs[0]
+            out.append(b.impure_reg(f"freeze <{n} x i1> {inside}"))
         return out
+
+    def hidden(self, x: Val) -> Val:
+        """The number, of which LLVM does not know how it is counted: it would keep a pointer for
+        each row and step, more than there are registers, and each load from a row would come after
+        one from the stack."""
+        return self.b.impure(f"freeze {x.t} {x.regs[0]}", x.t, 1)
 
     def tile(
         self,
@@ -290,9 +307,6 @@ class _Tile:
         masks: Masks,
     ) -> None:
         b, n, width = self.b, self.lanes, len(masks)
-        pointers = []
-        for i in range(height):
-            pointers.append(self.at(left, b.load("i64", b.gep(b.gep(table, r, 8), 8 * i))))
         last = rows - 1
         targets = [
             self.at(out, b.call("smin", r + i, last) * self.arg("ldc")) for i in range(height)
@@ -300,52 +314,24 @@ class _Tile:
         for row in targets:
             for k in range(width):
                 self.b.prefetch(self.at(row, k * n), writes=True)
-        sums = height + self.bytewise  # a row more: sums of columns
-        start = b.splat(b.lit(0, self.sum), n).regs * (sums * width)
-        n1, n2, length = self.arg("n1"), self.arg("n2"), self.arg("len")
-        t1, t2, ks = self.arg("t1"), self.arg("t2"), self.arg("ks")
-        u1, u2, bs = self.arg("u1"), self.arg("u2"), self.arg("bs")
-
-        def element(offset: Val, state: list[Val]) -> list[Val]:
-            acc, source, ahead = state
-            for k in range(width):
-                b.prefetch(b.gep(ahead, apart * k), 2)
-            columns = [self.factor(self.column(source, k, masks)) for k in range(width)]
-            regs: list[str] = []
-            for i, pointer in enumerate(pointers):
-                word = b.load(self.t, self.at(pointer, offset))
-                value = self.factor(b.splat(word ^ FLIPPED if self.bytewise else word, n))
-                for k in range(width):
-                    old = Val(b, self.sum, n, (acc.regs[i * width + k],))
-                    regs += self.step(value, columns[k], old).regs
-            for k in range(width if self.bytewise else 0):
-                old = Val(b, self.sum, n, (acc.regs[height * width + k],))
-                regs += self.step(b.splat(b.lit(ONES, "i32"), n), columns[k], old).regs
-            return [Val(b, self.sum, n, tuple(regs)), self.at(source, bs), b.gep(ahead, pace)]
-
-        def outer(i: Val, state: list[Val]) -> list[Val]:
-            def middle(j: Val, inside: list[Val]) -> list[Val]:
-                base, source = i * t1 + j * t2, self.at(right, i * u1 + j * u2)
-                state, paired = [inside[0], source, inside[1]], b.lit(0, "i64")
-
-                def single(k: Val, state: list[Val]) -> list[Val]:
-                    return element(base + k * ks, state)
-
-                if height == TALL:  # two steps at a time: counting takes the units' time too
-                    paired = length & -2
-                    state = b.loop(0, paired, 2, state, lambda k, s: single(k + 1, single(k, s)))
-                out = b.loop(paired, length, 1, state, single)
-                return [out[0], out[2]]
-
-            return b.loop(0, n2, 1, state, middle)
-
-        ahead = self.next_panel(right, following, r, n1 * n2 * length)
+        begin = [b.load("i64", b.gep(b.gep(table, r, 8), 8 * i)) for i in range(height)]
         # A B that lies in memory as it was is fetched by rows, a few steps before it is read.
+        n1, n2, length, bs = (self.arg(x) for x in ("n1", "n2", "len", "bs"))
         lies = (bs > self.panel) & (bs * n1 * n2 * length > LARGE // self.size)
-        pace = b.select(lies, bs * self.size, b.lit(AHEAD, "i64"))
-        apart = b.select(lies, b.lit(n * self.size, "i64"), b.lit(0, "i64"))
-        ahead = b.select(lies, self.at(right, bs * ROWS_AHEAD), ahead)
-        done = b.loop(0, n1, 1, [Val(b, self.sum, n, start), ahead], outer)[0]
+        ahead = self.next_panel(right, following, r, n1 * n2 * length)
+        fetch = _Fetch(
+            b.select(lies, self.at(right, bs * ROWS_AHEAD), ahead),
+            b.select(lies, bs * self.size, b.lit(AHEAD, "i64")),
+            b.select(lies, b.lit(n * self.size, "i64"), b.lit(0, "i64")),
+        )
+        along = lambda: self.along(left, right, begin, fetch, masks)
+        if height == TALL:
+            apart = self.arg("s0")
+            even = (r + height <= rows) & (begin[-1] - begin[0]).eq(apart * (height - 1))
+            evenly = lambda: self.along(left, right, begin, fetch, masks, apart * self.size)
+            done = b.if_else(even, evenly, along)[0]
+        else:
+            done = along()[0]
         if self.bytewise:
             done = self.without_flips(done, height)
 
@@ -360,6 +346,71 @@ class _Tile:
         for i, row in enumerate(targets):
             for k in range(width):
                 self.write(row, k, total.regs[i * width + k], masks)
+
+    def along(
+        self,
+        left: Val,
+        right: Val,
+        begin: Sequence[Val],
+        fetch: _Fetch,
+        masks: Masks,
+        apart: Val | None = None,
+    ) -> list[Val]:
+        """The sums of a tile, over the contracted index. Where its rows lie `apart` by as many
+        bytes each, a few registers hold where all of them are."""
+        b, height, width = self.b, len(begin), len(masks)
+        sums = height + self.bytewise  # a row more: sums of columns
+        start = b.splat(b.lit(0, self.sum), self.lanes).regs * (sums * width)
+        n1, n2, length = self.arg("n1"), self.arg("n2"), self.arg("len")
+        t1, t2, ks = self.arg("t1"), self.arg("t2"), self.arg("ks")
+        u1, u2, bs = self.arg("u1"), self.arg("u2"), self.arg("bs")
+        pointers = [self.at(left, at) for at in begin]
+
+        def single(_: Val, state: list[Val]) -> list[Val]:
+            sums, source, ahead, at = state
+            for k in range(width):
+                b.prefetch(b.gep(ahead, fetch.apart * k), 2)
+            if apart is None:
+                places = [self.at(p, at) for p in pointers]
+                after = self.hidden(at + ks)
+            else:
+                fours = [b.gep(at, apart * k) for k in range(0, height, 4)]
+                places = [b.gep(fours[i // 4], apart * (i % 4)) for i in range(height)]
+                after = self.hidden(self.at(at, ks))
+            sums = self.element(places, source, sums, masks)
+            return [sums, self.at(source, bs), b.gep(ahead, fetch.pace), after]
+
+        def outer(i: Val, state: list[Val]) -> list[Val]:
+            def middle(j: Val, inside: list[Val]) -> list[Val]:
+                base, source = i * t1 + j * t2, self.at(right, i * u1 + j * u2)
+                at = base if apart is None else self.at(pointers[0], base)
+                state, paired = [inside[0], source, inside[1], at], b.lit(0, "i64")
+                if height == TALL:  # two steps at a time: counting takes the units' time too
+                    paired = length & -2
+                    state = b.loop(0, paired, 2, state, lambda k, s: single(k, single(k, s)))
+                out = b.loop(paired, length, 1, state, single)
+                return [out[0], out[2]]
+
+            return b.loop(0, n2, 1, state, middle)
+
+        sums_and_ahead = [Val(b, self.sum, self.lanes, start), fetch.begin]
+        return b.loop(0, n1, 1, sums_and_ahead, outer)[:1]
+
+    def element(self, places: Sequence[Val], source: Val, acc: Val, masks: Masks) -> Val:
+        """One step of the contracted index."""
+        b, n, width, height = self.b, self.lanes, len(masks), len(places)
+        columns = [self.factor(self.column(source, k, masks)) for k in range(width)]
+        regs: list[str] = []
+        for i, place in enumerate(places):
+            word = b.load(self.t, place)
+            value = self.factor(b.splat(word ^ FLIPPED if self.bytewise else word, n))
+            for k in range(width):
+                old = Val(b, self.sum, n, (acc.regs[i * width + k],))
+                regs += self.step(value, columns[k], old).regs
+        for k in range(width if self.bytewise else 0):
+            old = Val(b, self.sum, n, (acc.regs[height * width + k],))
+            regs += self.step(b.splat(b.lit(ONES, "i32"), n), columns[k], old).regs
+        return Val(b, self.sum, n, tuple(regs))
 
     def next_panel(self, right: Val, following: Val, r: Val, depth: Val) -> Val:
         """Where the tile from row r on begins to fetch the next panel of B into the second-level
