@@ -15,6 +15,8 @@ __all__ = ["TASKS", "Packing"]
 
 TURNED = 512  # of the contracted index, of a block that is transposed
 TURNED_ROWS = 64  # rows of a block of A that are transposed at once
+STRIP = 12  # rows of A that lie side by side, as many as the tallest tiles have
+STRIP_APART = 16  # elements between strips, which would begin in the same places of the caches
 TASKS = 8  # blocks that a product is cut into when it is worth several threads
 
 
@@ -256,8 +258,10 @@ class Packing:
         b, p, pairs = self.b, self.p, 2 if self.p.pairs else 1
         first, m, count = rows
         start, deep, length = depth
-        buf = b.scratch(packed_type(p), m * deep, "rows")
         by_rows = p.left_rows and not p.pairs
+        if by_rows and not p.words:
+            return self.pack_strips(rows, depth, parallel)
+        buf = b.scratch(packed_type(p), m * deep, "rows")
         s0, ks = (1, m) if by_rows else (deep, 1)
 
         def put(i: Index, k: Index) -> None:
@@ -294,6 +298,43 @@ class Packing:
         if by_rows and p.words:  # their tiles want the contracted index contiguous
             buf, s0, ks = self.turn_left(buf, m, deep, parallel), deep, 1
         return InPlace(lambda _b: buf, lambda _b, _i: 0, (m, s0, 0), (1, 1, deep, 0, 0, ks))
+
+    def pack_strips(
+        self, rows: tuple[Index, int, Any], depth: tuple[Index, int, Any], parallel: bool
+    ) -> InPlace:
+        """A block of A that is read row by row of the contracted index: strips [contracted
+        index][row] of as many rows as a tile has, which it reads from one end to the other."""
+        b, p = self.b, self.p
+        first, m, count = rows
+        start, deep, length = depth
+        size = STRIP * deep + STRIP_APART
+        buf = b.scratch(packed_type(p), -(-m // STRIP) * size, "rows")
+        limit = None if count is None or count == m else count
+        whole = None if limit is None else b.let("idiv", (limit, b.dim(STRIP)), "i64")
+
+        def line(k: Index) -> Sequence[Atom]:
+            def strip(s: Index, hi: Atom | None, most: int = STRIP) -> Sequence[Atom]:
+                def put(v: Index) -> Sequence[Atom]:
+                    i = b.linear([(s, STRIP), (v, 1)])
+                    value = p.left(b, self.bi, b.add(first, i), b.add(start, k))
+                    b.store(buf, b.atom(b.linear([(s, size), (k, STRIP), (v, 1)])), value)
+                    return ()
+
+                b.loop(most, "vector", put, hi=hi)
+                return ()
+
+            b.loop(m // STRIP, "seq", lambda s: strip(s, Const(STRIP, "i64")), hi=whole)
+            if whole is not None:
+                done = b.to_index(whole, 0, m // STRIP)
+                rest = b.let("sub", (limit, b.atom(b.mul(done, STRIP))), "i64")
+                strip(done, rest)
+            elif m % STRIP:
+                strip(m // STRIP, None, m % STRIP)
+            return ()
+
+        b.loop(deep, "parallel" if parallel and deep >= 4 else "seq", line, hi=length)
+        form = (1, 1, deep, 0, 0, STRIP)
+        return InPlace(lambda _b: buf, lambda _b, _i: 0, (STRIP, 1, size), form)
 
     def turn_left(self, source: Buf, m: int, deep: int, parallel: bool) -> Buf:
         """A block of A whose rows are contiguous, transposed."""

@@ -34,7 +34,9 @@ STORED_LINE = 2048  # bytes of a row at least
 FEW = 32  # rows, for which B is not packed
 LARGE = 4 << 20  # bytes
 BLOCK_ROWS = 252
-HALF_CACHE = 1 << 20  # bytes of one operand that stay in a core's cache
+# Bytes of one operand that stay in a core's cache: half of a second cache of 1 MB. No machine is
+# asked for its own, as which sums are formed follows from it.
+HALF_CACHE = 1 << 19
 DIRECT = 128 << 10  # bytes of a right operand that is read without packing
 PARALLEL = 400_000  # multiplications below which it is not
 
