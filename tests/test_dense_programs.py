@@ -645,3 +645,13 @@ def test_rows_of_a_product_are_computed_axis_by_axis():
     f = pb.jit(lambda *a: jnp.einsum("ijk,bi,bj->bk", *a))
     text = f.lower(*(numbers(*s) for s in shapes)).as_text("loops")
     assert "tile_f32" in text and "idiv" not in text and "irem" not in text
+
+
+@pytest.mark.parametrize("m,k,n", [(512, 300, 400), (205, 1030, 90), (1003, 90, 301)])
+def test_a_transposed_left_operand_is_packed_in_strips(m, k, n):
+    """Of as many rows as a tile has, which it reads from one end to the other; the sums are those
+    of the operand as it is."""
+    a, b = numbers(k, m), numbers(k, n)
+    product = pb.jit(lambda a, b: a.T @ b)
+    assert "12:i64, 1:i64," in product.lower(a, b).as_text("loops")  # strips: rows side by side
+    np.testing.assert_array_equal(product(a, b), pb.jit(jnp.matmul)(a.T.copy(), b))

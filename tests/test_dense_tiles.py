@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -342,3 +343,18 @@ def test_rows_are_shared_out_evenly(m: int) -> None:
     tasks = [min(rows, m - first) for first in range(0, m, rows)]
     halves = sum(tasks[::2]), sum(tasks[1::2])  # as two threads take them in turn
     assert len(tasks) == 8 and max(halves) <= 1.03 * m / 2
+
+
+@pytest.mark.skipif(BEST != "avx512", reason="assembled for processors with AVX-512 only")
+@pytest.mark.parametrize("name", ["tile_f32_2", "tile_f64_2"])
+def test_the_hottest_loop_loads_hardly_anything_but_operands(name: str) -> None:
+    """Of 12 rows and two vectors a step multiplies 24 times and loads 14 operands. A pointer for
+    each row is more than there are registers: every second load came from the stack, and two loads
+    a cycle, and four instructions, are what processors do at most (Intel's of AVX-512)."""
+    target = target_for("avx512")
+    blocks = re.split(r"^\.?\w+:", link.assembly(dense.tile_text(target, name), target), flags=re.M)
+    hottest = max(blocks, key=lambda text: text.count("vfmadd"))
+    loop = hottest[: hottest.rindex("vfmadd")]
+    assert loop.count("vfmadd") >= 47  # two steps
+    assert len(re.findall(r"mov\w* -?\d*\(%rsp\)", loop)) <= 6
+    assert "vpcmp" not in loop  # which lanes are inside is known before

@@ -289,9 +289,11 @@ class _Tile:
         return out
 
     def hidden(self, x: Val) -> Val:
-        """The number, of which LLVM does not know how it is counted: it would keep a pointer for
-        each row and step, more than there are registers, and each load from a row would come after
-        one from the stack."""
+        """A number or an address, of which LLVM does not know how it is counted: of tiles that are
+        tall it would keep a pointer for each row and step, more than there are registers, and each
+        load from a row would come after one from the stack."""
+        if self.height < SHORT:
+            return x
         return self.b.impure(f"freeze {x.t} {x.regs[0]}", x.t, 1)
 
     def tile(
@@ -324,14 +326,11 @@ class _Tile:
             b.select(lies, bs * self.size, b.lit(AHEAD, "i64")),
             b.select(lies, b.lit(n * self.size, "i64"), b.lit(0, "i64")),
         )
-        along = lambda: self.along(left, right, begin, fetch, masks)
-        if height == TALL:
-            apart = self.arg("s0")
-            even = (r + height <= rows) & (begin[-1] - begin[0]).eq(apart * (height - 1))
-            evenly = lambda: self.along(left, right, begin, fetch, masks, apart * self.size)
-            done = b.if_else(even, evenly, along)[0]
-        else:
-            done = along()[0]
+        apart = self.arg("s0")
+        even = (r + height <= rows) & (begin[-1] - begin[0]).eq(apart * (height - 1))
+        evenly: Branch = lambda: self.along(left, right, begin, fetch, masks, apart * self.size)
+        along: Branch = lambda: self.along(left, right, begin, fetch, masks)
+        done = (b.if_else(even, evenly, along) if height == TALL else along())[0]
         if self.bytewise:
             done = self.without_flips(done, height)
 

@@ -309,8 +309,8 @@ class Packing:
         start, deep, length = depth
         size = STRIP * deep + STRIP_APART
         buf = b.scratch(packed_type(p), -(-m // STRIP) * size, "rows")
-        limit = None if count is None or count == m else count
-        whole = None if limit is None else b.let("idiv", (limit, b.dim(STRIP)), "i64")
+        fewer: Atom | None = None if count is None or count == m else count
+        whole = None if fewer is None else b.let("idiv", (fewer, b.dim(STRIP)), "i64")
 
         def line(k: Index) -> Sequence[Atom]:
             def strip(s: Index, hi: Atom | None, most: int = STRIP) -> Sequence[Atom]:
@@ -324,9 +324,9 @@ class Packing:
                 return ()
 
             b.loop(m // STRIP, "seq", lambda s: strip(s, Const(STRIP, "i64")), hi=whole)
-            if whole is not None:
+            if fewer is not None and whole is not None:
                 done = b.to_index(whole, 0, m // STRIP)
-                rest = b.let("sub", (limit, b.atom(b.mul(done, STRIP))), "i64")
+                rest = b.let("sub", (fewer, b.atom(b.mul(done, STRIP))), "i64")
                 strip(done, rest)
             elif m % STRIP:
                 strip(m // STRIP, None, m % STRIP)
