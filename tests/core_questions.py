@@ -4,6 +4,7 @@ prints an answer a line; test_core_questions.py runs it on JAX and on Pullback.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import gc
@@ -14,7 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax._src.config
 import jax.ad_checkpoint
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 
@@ -537,6 +540,83 @@ def _() -> Any:
                 jax.effects_barrier()
             found.append(out.getvalue().count("y"))
     return found
+
+
+@ask("types of references as arguments")
+def _() -> Any:
+    from jax._src.state import discharge, types
+
+    def f(x: Any, y: Any) -> Any:
+        x[...] = 1.0
+        return y[...]
+
+    def g(cells: Any) -> None:
+        cells[1][...] = cells[0][...] * 2
+
+    class Later:
+        pass
+
+    cell = types.AbstractRef(jax.core.ShapedArray((), jnp.int32))
+    types._ref_type_aval_mappings[Later] = lambda _: (cell, types.uninitialized)
+    refs = [types.AbstractRef(jax.typeof(3.0)) for _ in range(2)]
+    return jax.make_jaxpr(f)(*refs), discharge.run_state(g)((jnp.int32(2), Later()))
+
+
+# ---- exported programs
+
+
+@ask("derivatives of exported functions of integers")
+def _() -> Any:
+    f = lambda i, x: (2 * i.T, x.T * x.T)
+    i, x = np.arange(6, dtype=np.int32).reshape(2, 3), np.arange(12, dtype=np.float32).reshape(3, 4)
+    named = jax.export.symbolic_args_specs([i, x], shapes_specs=["2, a", "a, 4"])
+    out = []
+    for args in (named, (i, x)):
+        exported = jax.export.export(jax.jit(f))(*args)
+        back = jax.vjp(exported.call, i, x)[1]
+        cts = np.ones((3, 2), jax.dtypes.float0), np.ones((4, 3), np.float32)
+        found, again = jax.vjp(back, cts)
+        second = exported.vjp().vjp()
+        out.append((found[1], jax.tree.leaves(again(found))[1].dtype, len(second.out_avals)))
+    return out
+
+
+@ask("sizes that exported functions refuse")
+def _() -> Any:
+    made = {}
+    out = []
+    for named, shape in (
+        ("3,a,a+8", (3, 4, 13)), ("3,4,6*a", (3, 4, 13)), ("3,4,a+1", (3, 4, 1)),
+        ("(a+2*b, a, a+b+c)", (2, 2, 6)), ("(2*a+b, a, c*c)", (7, 2, 36)),
+    ):  # fmt: skip
+        spec = jax.ShapeDtypeStruct(jax.export.symbolic_shape(named), np.float32)
+        try:
+            made[named] = jax.export.export(jax.jit(lambda x: 0.0))(spec)
+            made[named].call(np.ones(shape, np.float32))
+        except ValueError as e:
+            out.append(str(e).partition(" for more details.")[0])
+    inner = jax.export.export(jax.jit(jnp.sin))(
+        jax.ShapeDtypeStruct(jax.export.symbolic_shape("a, a+b"), np.float32)
+    )
+    outer = jax.ShapeDtypeStruct(jax.export.symbolic_shape("4, c"), np.float32)
+    words = "Expected value >= 1 for dimension variable 'b'"
+    return out, fault(lambda: jax.export.export(jax.jit(inner.call))(outer), words)
+
+
+@ask("what export refuses")
+def _() -> Any:
+    f = jax.jit(jnp.sin, donate_argnums=0)
+    x = np.ones(2, np.float32)
+    out = [fault(lambda: jax.export.export(f, platforms=["cpu", "other"])(x), "either all or no")]
+    for version in (8, 9, 10, 11):
+        with jax._src.config.jax_export_calling_convention_version(version):
+            words = "is outside the range of supported versions"
+            out.append(fault(lambda: jax.export.export(jnp.sin)(x).platforms, words))
+    pair = collections.namedtuple("pair", "a b")
+    register = jax.export.register_pytree_node_serialization
+    codecs = {"serialize_auxdata": lambda x: b"", "deserialize_auxdata": lambda b: None}
+    words = "If `from_children` is not present.*must call"
+    return [*out, fault(lambda: register(pair, serialized_name="pair", **codecs), words)]
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def test_derivatives_that_were_kept() -> None:
 
 def test_classes_of_users() -> None:
     made = pb.export.export(pb.jit(lambda p: Pair(p.a + 1, {"k": p.b})))(Pair(X, X))
-    with pytest.raises(ValueError, match="files have no name"):
+    with pytest.raises(ValueError, match="files have no name for it"):
         made.serialize()
     register = pb.export.register_namedtuple_serialization
     assert register(Pair, serialized_name="tests.Pair") is Pair

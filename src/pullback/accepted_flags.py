@@ -36,7 +36,6 @@ ACCEPTED: dict[str, Any] = {
     "jax_enable_recoverability": False,
     "jax_exec_time_optimization_effort": 0.0,
     "jax_experimental_unsafe_xla_runtime_errors": False,
-    "jax_export_calling_convention_version": 10,
     "jax_export_ignore_forward_compatibility": False,
     "jax_force_dcn_cross_host_transfers": False,
     "jax_hlo_source_file_canonicalization_regex": None,

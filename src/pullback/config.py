@@ -555,6 +555,12 @@ captured_constants_warn_bytes = _flag(
     int,
     "warn about closed-over constants above this size",
 )
+export_calling_convention_version = _flag(
+    "jax_export_calling_convention_version",
+    10,
+    int,
+    "the version of the calling convention that exported programs say they have",
+)
 
 for _name, _default in ACCEPTED.items():
     _flag(_name, _default, _same, "accepted for compatibility")

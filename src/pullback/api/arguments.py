@@ -229,8 +229,9 @@ def _type_of_struct(x: ShapeDtypeStruct) -> Any:
     return AbstractRef(aval) if x.is_ref else aval
 
 
-# A program may mention one: only running it needs values.
+# A program may mention one: only running it needs values. So is the type of a reference.
 register_typeof(ShapeDtypeStruct, _type_of_struct)
+register_typeof(AbstractRef, lambda aval: aval)
 
 
 def argument_name(info: DebugInfo, k: int) -> str:

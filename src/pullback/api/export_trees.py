@@ -62,7 +62,8 @@ def register_pytree_node_serialization(
     'Unit'
     """
     _check_new(nodetype, serialized_name)
-    if from_children is None and not default_registry.is_node(nodetype):
+    registered = default_registry.is_node(nodetype) and not _is_named_tuple(nodetype)
+    if from_children is None and not registered:
         raise ValueError(
             "If `from_children` is not present, you must call first "
             f"`jax.tree_util.register_pytree_node` for `{nodetype}`"
@@ -82,7 +83,7 @@ def register_namedtuple_serialization(nodetype: type[T], *, serialized_name: str
     >>> export.register_namedtuple_serialization(Pair, serialized_name="docs.Pair").__name__
     'Pair'
     """
-    if not (issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")):
+    if not _is_named_tuple(nodetype):
         raise ValueError(
             "Use `jax.export.register_pytree_node_serialization` for types other than "
             "`collections.namedtuple`."
@@ -99,6 +100,10 @@ def register_namedtuple_serialization(nodetype: type[T], *, serialized_name: str
 
     _add(serialized_name, _Known(nodetype, lambda _: fields.encode(), read, None))
     return nodetype
+
+
+def _is_named_tuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
 def _add(name: str, known: _Known) -> None:
@@ -138,8 +143,8 @@ def write_tree(node: Any) -> Any:
         return [_BUILTIN[cls], None, parts]
     if cls not in _names:
         raise ValueError(
-            f"Cannot serialize a pytree with a node of the type `{cls}`: files have no name for "
-            "it. Fix: jax.export.register_pytree_node_serialization or "
+            f"Cannot serialize a pytree with a node of the unregistered type `{cls}`: files have "
+            "no name for it. Fix: jax.export.register_pytree_node_serialization or "
             "register_namedtuple_serialization."
         )
     known = _by_name[_names[cls]]

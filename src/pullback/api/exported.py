@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, tree
+from .. import config, dtypes, tree
 from ..control.call import UNSPECIFIED, call_params, jit_p
 from ..control.custom_vjp import custom_vjp
 from ..core.avals import ShapedArray, typeof
 from ..core.build import is_staged
-from ..core.dim_programs import check_names, of_sizes, sizes_from
+from ..core.dim_programs import check_names, of_sizes, size_of, sizes_from
 from ..core.dims import DimExpr
 from ..core.effects import ordered_effects
 from ..core.jaxpr import ClosedJaxpr
@@ -284,7 +284,8 @@ class Exported:
         key = tuple(sizes.items())
         found = self._calls.get(key)
         if found is None:
-            found = _differentiable(self, of_sizes(self._closed, sizes) if sizes else self._closed)
+            closed = of_sizes(self._closed, sizes) if sizes else self._closed
+            found = _differentiable(self, closed, sizes)
             if not any(isinstance(d, DimExpr) for d in sizes.values()):
                 self._calls[key] = found
         return found
@@ -324,8 +325,8 @@ def _run(
     return jit_p.bind(*args, **params)  # type: ignore[no-any-return]
 
 
-def _differentiable(exported: Exported, closed: ClosedJaxpr) -> Any:
-    """A function on leaves, flat, whose reverse derivative is the exported one."""
+def _differentiable(exported: Exported, closed: ClosedJaxpr, sizes: dict[str, Any]) -> Any:
+    """A function on leaves, flat, for these sizes, whose reverse derivative is the exported one."""
     ins, outs = exported.in_avals, exported.out_avals
     asked = [
         s
@@ -337,7 +338,9 @@ def _differentiable(exported: Exported, closed: ClosedJaxpr) -> Any:
         kept = [x for x, a in zip(leaves, ins, strict=True) if a.dtype != dtypes.float0]
         found = iter(_run(closed, exported.fun_name, kept, asked))
         return [
-            np.zeros(a.shape, dtypes.float0) if a.dtype == dtypes.float0 else next(found)
+            np.zeros([size_of(d, sizes) for d in a.shape], dtypes.float0)
+            if a.dtype == dtypes.float0
+            else next(found)
             for a in outs
         ]
 
@@ -359,15 +362,22 @@ def _vjp_of(exported: Exported) -> Exported:
     ins = exported.in_avals
     cts = [a.to_tangent_aval() for a in exported.out_avals]
     backs = [a.to_tangent_aval() for a in ins]
-    closed, n = exported._closed, len(ins)
-    varies = [a.dtype != dtypes.float0 for a in backs]
+    closed = exported._closed
+    # Of the arguments and results that the program has: float0 ones are left out.
+    varies = [b.dtype != dtypes.float0 for b, a in zip(backs, ins) if a.dtype != dtypes.float0]
+    answers = [
+        c.dtype != dtypes.float0
+        for c, a in zip(cts, exported.out_avals, strict=True)
+        if a.dtype != dtypes.float0
+    ]
+    n = len(varies)
 
     def fun_vjp_jax(*leaves: Any) -> list[Any]:
         def floats(*given: Any) -> list[Any]:
             rest = iter(given)
             xs = [next(rest) if f else x for f, x in zip(varies, leaves[:n], strict=True)]
             outs = _run(closed, exported.fun_name, xs)
-            return [x for x, a in zip(outs, cts, strict=True) if a.dtype != dtypes.float0]
+            return [x for x, f in zip(outs, answers, strict=True) if f]
 
         primals = [x for f, x in zip(varies, leaves[:n], strict=True) if f]
         return list(vjp(floats, *primals)[1](list(leaves[n:])))
@@ -412,6 +422,18 @@ def _check_scopes(fun: Any, args: Any, kwargs: Any) -> None:
                 )
 
 
+def _check_donation(donated: Sequence[bool], platforms: Sequence[str]) -> None:
+    """NotImplementedError for a program that is given arguments on some of its platforms only."""
+    taken = [p in ("cpu", "cuda", "rocm", "tpu", "neuron") for p in platforms]
+    if any(donated) and any(taken) and not all(taken):
+        raise NotImplementedError(
+            "In multi-platform lowering either all or no lowering platforms should support "
+            f"donation. Lowering for {tuple(platforms)} of which only "
+            f"{tuple(p for p, t in zip(platforms, taken, strict=True) if t)} support donation. "
+            "Fix: export without donate_argnums."
+        )
+
+
 def export(
     fun_jit: Any,
     *,
@@ -444,6 +466,13 @@ def export(
 
     def do_export(*args: Any, **kwargs: Any) -> Exported:
         _check_scopes(fun_jit, args, kwargs)
+        version = config.export_calling_convention_version.get()
+        if not CALLING_CONVENTION - 1 <= version <= CALLING_CONVENTION:
+            raise ValueError(
+                f"The requested export calling convention version {version} is outside the range "
+                f"of supported versions [{CALLING_CONVENTION - 1}..{CALLING_CONVENTION}]. Fix: "
+                "leave jax_export_calling_convention_version as it is."
+            )
         traced = fun_jit.trace(*args, **kwargs)
         if traced._call.consts:
             raise ValueError(
@@ -451,6 +480,7 @@ def export(
                 "transformation traces. Fix: pass them as arguments, or export outside of it."
             )
         params = traced._call.params
+        _check_donation(params["donated_invars"], platforms or ())
         ins = asked_or_typed(params["in_shardings"], traced.jaxpr.in_avals, traced._placed)
         outs = asked_or_typed(params["out_shardings"], traced.jaxpr.out_avals)
         exported = Exported(

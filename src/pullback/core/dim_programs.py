@@ -160,6 +160,9 @@ def check_names(closed: ClosedJaxpr, names: Sequence[str]) -> None:
         )
 
 
+_DOCS = "https://docs.jax.dev/en/latest/export/shape_poly.html"  # JAX's page, which says it all
+
+
 def of_sizes(closed: ClosedJaxpr, sizes: Mapping[str, Any]) -> ClosedJaxpr:
     """The program where the named sizes are these."""
     return _Sizes(sizes).value(closed)  # type: ignore[no-any-return]
@@ -182,17 +185,19 @@ def sizes_from(
     found: dict[str, Any] = {}
     how: list[str] = []
 
-    def wrong(text: str) -> ValueError:
-        specs = ",".join(
+    def specs() -> str:
+        return ",".join(
             f"{name}.shape = ({', '.join(map(str, s))}{',' * (len(s) == 1)})"
             for name, s in zip(names, wanted, strict=True)
             if any(isinstance(d, DimExpr) for d in s)
         )
+
+    def wrong(text: str) -> ValueError:
         solved = "".join(f"{h}, " for h in how)
         return ValueError(
             f"Input shapes do not match {text} Using the following polymorphic shapes "
-            f"specifications: {specs}. Obtained dimension variables: {solved}. Fix: pass arrays of "
-            "such shapes."
+            f"specifications: {specs()}. Obtained dimension variables: {solved}. Please see {_DOCS}"
+            "#shape-assertion-errors for more details. Fix: pass arrays of such shapes."
         )
 
     todo = list(equations)
@@ -200,11 +205,13 @@ def sizes_from(
         left = [e for e in todo if not _solve(e, found, how, wrong)]
         if len(left) == len(todo):
             unknown = {n for _, want, _ in left for n in dims_of(want)} - set(found)
-            left_over = ", ".join(f"'{want}' for {where}" for where, want, _ in left)
+            left_over = ", ".join(f"'{want}' for dimension size {w}" for w, want, _ in left)
             raise ValueError(
-                f"Cannot solve for values of dimension variables {unknown}: each must follow from "
-                "an equation that is linear in it and in which all others are known. Not used: "
-                f"{left_over}. Fix: give an argument one axis of that size."
+                f"Cannot solve for values of dimension variables {unknown}. We can only solve "
+                "linear uni-variate constraints. Using the following polymorphic shapes "
+                f"specifications: {specs()}. Unprocessed specifications: {left_over}. Please see "
+                f"{_DOCS}#dimension-variables-must-be-solvable-from-the-input-shapes for more "
+                "details. Fix: give an argument one axis of that size."
             )
         todo = left
     for _, want, _ in equations:
@@ -247,7 +254,7 @@ def _solve(equation: Any, found: dict[str, Any], how: list[str], wrong: Any) -> 
     how.append(
         f"'{name}' = {found[name]} from specification '{want}' for dimension {where} (= {have})"
     )
-    if bounds(found[name])[1] < 1:
+    if bounds(found[name])[0] < 1:
         raise wrong(
             "the polymorphic shapes specification. Expected value >= 1 for dimension variable "
             f"'{name}'."

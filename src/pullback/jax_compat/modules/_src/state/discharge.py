@@ -11,6 +11,8 @@ from .....core.avals import typeof
 from .....core.build import close_jaxpr, trace_to_jaxpr
 from .....core.jaxpr import ClosedJaxpr, eval_jaxpr
 from .....core.refs import AbstractRef, is_ref_aval
+from .....primitives.layout import full_of
+from .types import _ref_type_aval_mappings, uninitialized
 
 
 def discharge_state(
@@ -45,16 +47,25 @@ def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
     references hold at the end."""
 
     def wrapped(args: Any) -> Any:
-        flat, treedef = tree.flatten(args)
-        avals = [AbstractRef(typeof(x)) for x in flat]
+        leaves, treedef = tree.flatten(args)
+        avals, flat = zip(*map(_cell, leaves), strict=True) if leaves else ((), ())
 
         def body(*cells: Any) -> list[Any]:
             f(treedef.unflatten(cells))
             return []
 
-        return treedef.unflatten(discharge_cells(body, avals, flat)[1])
+        return treedef.unflatten(discharge_cells(body, list(avals), list(flat))[1])
 
     return wrapped
+
+
+def _cell(x: Any) -> tuple[AbstractRef, Any]:
+    """The type of the reference that a value becomes, and what it holds at first."""
+    rule = _ref_type_aval_mappings.get(type(x))
+    if rule is None:
+        return AbstractRef(typeof(x)), x
+    aval, held = rule(x)
+    return aval, full_of(aval.inner_aval, 0) if held is uninitialized else held
 
 
 run_state_reference = run_state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,15 @@ class WriteEffect(StateEffect):
 
 class AccumEffect(StateEffect):
     """Something is added to what a reference holds."""
+
+
+class Uninitialized:
+    """What a reference holds that nothing has been written to."""
+
+
+uninitialized = Uninitialized()
+# By class: what a value becomes a reference of in `run_state`, and what that holds at first.
+_ref_type_aval_mappings: dict[type, Callable[[Any], tuple[Any, Any]]] = {}
 
 
 def shaped_array_ref(shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> AbstractRef:
