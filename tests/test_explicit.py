@@ -64,6 +64,11 @@ CASES: dict[str, Case] = {
         m.sharding.reshard(x, m.P("x")) @ m.sharding.reshard(x.T, m.P(None, "y"))
     ),
     "gathered": lambda m, on, x: x.at[m.numpy.array([0, 1])].get(out_sharding=m.P("x")),
+    "repeated": lambda m, on, x: m.numpy.repeat(x, 2, axis=0),
+    "repeated, flat": lambda m, on, x: m.jit(lambda v: m.numpy.repeat(v, 3))(x),
+    "repeated by an array": lambda m, on, x: m.numpy.repeat(x, m.numpy.array([2]), axis=0),
+    "repeated no times": lambda m, on, x: m.numpy.repeat(x, 0, axis=1),
+    "repeated up to a length": lambda m, on, x: m.numpy.repeat(x, 2, axis=0, total_repeat_length=8),
     "eval_shape": lambda m, on, x: m.eval_shape(lambda v: v + 1, x).sharding.spec,
     "eval_shape of a reshard": lambda m, on, x: (
         m.jit(lambda: m.sharding.reshard(m.numpy.ones(4), m.P("x"))).eval_shape().sharding.spec
@@ -93,6 +98,28 @@ def _outcome(case: Case, m: Any) -> Any:
 @pytest.mark.parametrize("name", CASES)
 def test_types_say_how_arrays_lie(name: str) -> None:
     assert _outcome(CASES[name], pullback) == _outcome(CASES[name], jax)
+
+
+def test_repeated_where_no_mesh_is_in_force() -> None:
+    """One number leaves each part where it is; others say nothing of where the result lies."""
+
+    def outcome(m: Any) -> Any:
+        mesh = m.make_mesh((1,), ("x",), devices=m.devices()[:1])
+        x = m.device_put(np.arange(8.0, dtype="f").reshape(4, 2), m.NamedSharding(mesh, m.P("x")))
+        repeat = m.numpy.repeat
+        for f in (
+            lambda: repeat(x, 2, total_repeat_length=16),
+            lambda: repeat(x, m.numpy.array([2])),
+            lambda: repeat(x, np.array([1, 2, 0, 1]), axis=0),
+            lambda: repeat(x, 0),
+        ):
+            with pytest.raises(ValueError, match="out_sharding"):
+                f()
+        out = [repeat(x, 2), repeat(x, 2, axis=0), repeat(x, 2, axis=1)]
+        out += [m.jit(lambda v: repeat(v, 3, axis=0))(x)]
+        return [str(m.typeof(v)) for v in out], [np.asarray(v).tolist() for v in out]
+
+    assert outcome(pullback) == outcome(jax)
 
 
 def test_explicit_axes_are_types_inside() -> None:

@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pullback import device_put, disable_jit, enable_x64, grad, jit, numpy as jnp, tree_util, vmap
+from pullback import (
+    device_put,
+    disable_jit,
+    enable_x64,
+    grad,
+    jit,
+    lax,
+    numpy as jnp,
+    tree_util,
+    vmap,
+)
 from pullback.backends.llvm import aside
 from pullback.runtime import memory, stub
 from pullback.runtime.native import Native
@@ -200,13 +210,36 @@ def test_numbers_that_become_infinite_are_told_of_at_every_call(x: Any) -> None:
 def test_numpy_arrays_are_read_at_the_call() -> None:
     """An array changed between two calls gives other results; results never share its memory."""
     f, same = jit(lambda x: x + 1), jit(lambda x: x)
-    for x in (np.zeros(4, np.float32), np.zeros(4)):
-        for k in range(4):
-            x[:] = k
-            np.testing.assert_array_equal(f(x), np.full(4, k + 1))
-            y = same(x)
-            x[:] = 99
-            np.testing.assert_array_equal(y, np.full(4, k))
+    for n in (4, 4096):
+        for x in (np.zeros(n, np.float32), np.zeros(n)):
+            for k in range(4):
+                x[:] = k
+                np.testing.assert_array_equal(f(x), np.full(n, k + 1))
+                y = same(x)
+                x[:] = 99
+                np.testing.assert_array_equal(y, np.full(n, k))
+
+
+@pytest.mark.parametrize("n", (4, 4096))
+def test_constants_keep_the_values_of_the_trace(n: int) -> None:
+    """A function that closes over an array of NumPy does not follow what is written to it later."""
+    b = np.zeros(n, np.float32)
+    held = jnp.asarray(b)
+    functions = (
+        jit(lambda x: x + b),
+        jit(lambda x: x + held),
+        jit(lambda x: (b, x)[0]),
+        jit(grad(lambda x: (x * b).sum())),
+        jit(lambda x: lax.fori_loop(0, 2, lambda _, c: c + b, x)),
+    )
+    x = np.zeros(n, np.float32)
+    compiled = jit(lambda x: x + b).lower(x).compile()
+    for f in functions:
+        f(x)
+    b[:] = 5
+    for f in (*functions, compiled):
+        for _ in range(3):
+            np.testing.assert_array_equal(f(x), np.zeros(n))
 
 
 def test_donated_numpy_arrays() -> None:

@@ -231,7 +231,7 @@ with pb.set_mesh(pb.make_mesh((4, 2), ("a", "b"))) as _:
         pb.shard_map(lambda a: a, in_specs=P("b", "a"), out_specs=P("b", "a"))(x)
     info = pb.jit(lambda v: v.sum(1)).lower(x).out_info
     assert info.sharding.spec == P("a") and info.sharding.mesh.devices.size == 8
-for what in [lambda: put.unsafe_buffer_pointer(), lambda: put.__dlpack__()]:
+for what in (put.unsafe_buffer_pointer, put.__dlpack__, put.__dlpack_device__):
     with pytest.raises((pb.errors.JaxRuntimeError, BufferError)):
         what()
 """

@@ -21,6 +21,7 @@ from ..errors import ConcretizationTypeError, InconclusiveDimensionOperation
 from ..lazy_imports import lazy_module
 from ..primitives.common import as_array, as_int, canonical_shape, int_tuple, size_of
 from ..primitives.layout import converted
+from ..runtime.meshes import get_abstract_mesh
 from . import indexing
 from .util import (
     canonical_axes,
@@ -730,11 +731,7 @@ def repeat(
     if not ndim_of(a):
         a = lax.reshape(a, (1,))
     k = canonical_axis(axis, ndim_of(a))
-    if said[0] and parts_of(typeof(a))[k] is not None:
-        raise ValueError(
-            "Please pass sharding to `jnp.repeat` via `out_sharding` parameter: the axis that is "
-            f"repeated lies over {parts_of(typeof(a))[k]!r}."
-        )
+    apart = parts_of(typeof(a))[k] if said[0] else None
     if total_repeat_length is None:
         if isinstance(repeats, Tracer):
             raise ConcretizationTypeError(
@@ -744,8 +741,16 @@ def repeat(
                 "to the `total_repeat_length` argument.",
             )
         counts = np.asarray(repeats)
-        if counts.ndim == 0 or counts.size == 1:
+        # One number leaves each part of an axis that lies over several devices where it is; under
+        # a mesh the sharding has to be given all the same.
+        stays = counts.ndim == 0 and bool(counts) and get_abstract_mesh().empty
+        if counts.size == 1 and (apart is None or stays):
             return _repeat_each(a, int(counts.reshape(())), k)
+    if apart is not None:
+        raise ValueError(
+            "Please pass sharding to `jnp.repeat` via `out_sharding` parameter: the axis that is "
+            f"repeated lies over {apart!r}."
+        )
     return _repeat_counts(a, repeats, k, total_repeat_length)
 
 

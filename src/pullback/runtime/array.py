@@ -40,7 +40,7 @@ from pullback.runtime.native import Native
 
 __all__ = [
     "Array", "ArrayImpl", "abandon", "adopt", "data_address", "delete", "empty", "fail", "fulfil",
-    "make_array", "np_view", "pending",
+    "is_foreign", "make_array", "np_view", "pending",
     "register_array_class", "set_operator", "steal", "twin", "wait",
 ]  # fmt: skip
 
@@ -250,6 +250,11 @@ def twin(a: Any) -> Any:
     """Another array over the memory of `a`: what is done to one (deleting, donating) leaves the
     other as it is. `a` itself if its values are still to come."""
     return _twin(a)
+
+
+def is_foreign(a: Any) -> bool:
+    """Does the memory of a belong to another library, which may write to it?"""
+    return a._owner is not None and type(a._owner) is not engine.Pin
 
 
 def deleted_error(a: Any) -> RuntimeError:

@@ -277,13 +277,13 @@ class NativeExecutable:
 
     def _constant(self, value: Any, slot: int) -> Any:
         if isinstance(value, array_module.ArrayImpl):
-            return value
+            return _of_its_own(value)
         if getattr(value, "has_no_value", False):
             raise valueless_error(value)
         spec = self.program.slots[slot]
         base = getattr(value, "_base_array", value)
         if isinstance(base, array_module.ArrayImpl):
-            return base
+            return _of_its_own(base)
         x = np.ascontiguousarray(np.asarray(base))
         if x.dtype == dtypes.float0:
             return array_module.make_array(np.zeros(spec.shape, bool))
@@ -394,8 +394,9 @@ class NativeExecutable:
 
     def _share(self, x: Any, aval: Any) -> Any:
         """An output that is an input, a constant or another output: the same memory, as an array
-        of its own, whose type may be another. Another output's values are still to come."""
-        own = array_module.twin(x)
+        of its own, whose type may be another. Another output's values are still to come. What
+        another library may write to is copied, as native calls copy NumPy's arrays."""
+        own = _of_its_own(x) if array_module.is_foreign(x) else array_module.twin(x)
         if x.aval is not aval:
             own._aval = aval
         return own
@@ -506,6 +507,16 @@ def _handed_over(x: Any, aval: Any) -> Any:
         return array_module.adopt(aval, address, capacity)
     out = array_module.empty(aval)
     ctypes.memmove(out._data, source, _nbytes(aval))
+    return out
+
+
+def _of_its_own(x: Any) -> Any:
+    """An array in memory that nobody else writes to: a program keeps the values that constants had
+    when it was made, also if these lie in arrays of NumPy."""
+    if not array_module.is_foreign(x):
+        return x
+    out = array_module.empty(x.aval)
+    ctypes.memmove(out._data, array_module.data_address(x), _nbytes(x.aval))
     return out
 
 
