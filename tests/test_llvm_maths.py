@@ -401,9 +401,9 @@ def longest_chain(text):
 
 @pytest.mark.parametrize(
     ("name", "dtype", "most"),
-    [("sin", "f32", 9), ("tanh", "f32", 12), ("pow", "f32", 18), ("exp", "f64", 12),
-     ("sin", "f64", 11), ("atan", "f64", 10), ("tanh", "f64", 16), ("erf", "f64", 17),
-     ("pow", "f64", 31)],
+    [("sin", "f32", 9), ("tanh", "f32", 12), ("pow", "f32", 13), ("exp", "f64", 12),
+     ("sin", "f64", 11), ("atan", "f64", 10), ("tanh", "f64", 16), ("erf", "f64", 8),
+     ("pow", "f64", 27)],
 )  # fmt: skip
 def test_few_steps_of_a_function_wait_for_one_another(name, dtype, most):
     """Loops that carry numbers take as long as these chains: polynomials are not evaluated one
@@ -456,6 +456,55 @@ def test_cube_roots_divide_nothing(isa):
     for dtype in ("f32", "f64"):
         text, _ = emit_module(elementwise([(dtype, "cbrt", (0,))], [dtype], dtype), isa)
         assert "fdiv" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("pow", "f32"), ("pow", "f64"), ("erf", "f64"), ("log", "f64")]
+)
+def test_functions_by_small_tables_divide_nothing(isa, name, dtype):
+    """Rows of sixteen take the place of divisions: permutations of registers where lanes have
+    such, else read where they lie; float64 logarithms where reading costs lanes little."""
+    if name == "log" and not isa.masks:
+        pytest.skip("lanes read one by one")
+    count = 2 if name == "pow" else 1
+    for how in ("seq", "vector"):
+        kernel = elementwise([(dtype, name, tuple(range(count)))], [dtype] * count, dtype, how)
+        text, _ = emit_module(kernel, isa)
+        assert "fdiv" not in text
+        assert ("vpermi2var" in text) or ("private constant" in text)
+
+
+@pytest.mark.skipif(np.finfo(WIDE).nmant < 60, reason="needs extended precision")
+@pytest.mark.parametrize("around", [0.02, 0.3])
+def test_large_powers_of_numbers_near_one(isa, around):
+    """The exponent is 700 times what the logarithm's error is, at places between two rows, too."""
+    r = np.random.default_rng(17)
+    edges = np.array([45 / 64 * 2 ** (k / 16) for k in range(9)] + [0.984375, 1.03125, 1.09375])
+    x = np.r_[1 + r.uniform(-around, around, 3000), np.nextafter(edges, 0), edges]
+    y = r.uniform(-1, 1, len(x)) * 690 / np.abs(np.log(np.where(x == 1, 2, x)))
+    want = np.power(x.astype(WIDE), y.astype(WIDE))
+    assert ulps(run("pow", "f64", x, y, target=isa), want, np.float64) <= (1.4 if isa.fma else 2)
+
+
+def test_error_functions_join_at_the_ends_of_pieces(isa):
+    """Pieces of 21/64, a near part below 1, and 1 itself from 5.9 on."""
+    ends = np.r_[1.0, (np.arange(3, 19) + 0.5) * (21 / 64), 5.9, 6.0, 7.0, 1e300]
+    x = np.r_[np.nextafter(ends, 0), ends, np.nextafter(ends, np.inf)]
+    x = np.r_[x, -x]
+    got = run("erf", "f64", x, target=isa)
+    np.testing.assert_allclose(got, scipy_special.erf(x), rtol=3e-16)
+    assert np.all(np.abs(got[np.abs(x) >= 5.95]) == 1)
+
+
+def test_remainders_by_one_number_divide_once(isa):
+    """By the reciprocal, outside of the loop."""
+    kernel = elementwise([("f32", "rem", (0, Const(3.7, "f32")), ())], ["f32"], "f32", "seq")
+    text, _ = emit_module(kernel, isa)
+    divisions = [m.start() for m in re.finditer("fdiv <2 x float>", text)]
+    loop = re.search(r"^b\d+:", text, re.M)
+    assert loop is not None
+    assert len(divisions) == isa.fma
+    assert all(at < loop.start() for at in divisions)
 
 
 def test_remainders_of_lanes_are_found_at_once(isa):

@@ -4,12 +4,14 @@ src/pullback/backends/llvm/coefficients.py.
 Each set is a near-minimax polynomial: the Chebyshev interpolant of the (smooth) function named
 beside it on its interval,
 computed by mpmath with 60 digits, written in powers of the variable. Needs mpmath; run: python
-tools/derive_maths.py > FILE
+tools/derive_maths.py > FILE; with --pieces it prints pieces.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import mpmath
@@ -153,16 +155,6 @@ def sets() -> dict[str, tuple[F, Any, Any, int, int]]:
         "EXP2": (safe(lambda r: mp.expm1(r * ln2) / r, ln2), -0.505, 0.505, 6, None),
         # 1 / (1 + m), m from sqrt(1/2) to sqrt(2), to 2^-13
         "HALF": (lambda m: 1 / (1 + m), mp.sqrt(0.5), mp.sqrt(2), 3, None),
-        "LOG_TAIL": (
-            safe(
-                lambda z: (mp.atanh(mp.sqrt(z)) * 2 / mp.sqrt(z) - 2 - 2 * third * z) / z**2,
-                mpf(2) / 5,
-            ),
-            0,
-            s2 * 1.02,
-            3,
-            7,
-        ),
         # sin r = r + r z P(z); cos r = 1 - z/2 + z^2 P(z), z = r^2
         "SIN": (
             safe(lambda z: (mp.sin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, -mpf(1) / 6),
@@ -278,7 +270,72 @@ def digamma_ratio(x: Any, root: Any) -> Any:
     return mp.digamma(x) / (x - root) if abs(x - root) > mpf(10) ** -25 else mp.polygamma(1, root)
 
 
+ERFC_WIDTH = mpf(21) / 64  # 16 pieces reach from 1 to 6
+
+
+def erfc_pieces() -> list[list[float]]:
+    """erfc(k w + t), |t| <= w / 2, the piece k in row k modulo 16: degree 12 for all."""
+    half, rows = ERFC_WIDTH / 2 * mpf("1.0001"), {}
+    for k in range(3, 19):
+        centre = k * ERFC_WIDTH
+        rows[k % 16] = fit(lambda t, centre=centre: mp.erfc(centre + t), -half, half, 12)
+    return [rows[k] for k in range(16)]
+
+
+LOG_FIRST = 0x3FE6800000000000  # of a double, 45/64: numbers from there to twice of it are reduced
+
+
+def log_rows() -> Iterator[tuple[Any, Any]]:
+    """(1/c, log c) for the 16 numbers c in whose neighbourhoods logarithms are series: 1 for what
+    is nearest to it. The reciprocals have some 20 bits."""
+    for k in range(16):
+        ends = [LOG_FIRST + ((k + j) << 48) for j in (0, 1)]
+        low, high = (mpf(struct.unpack("<d", struct.pack("<Q", e))[0]) for e in ends)
+        inverse = mpf(1) if low < 1 < high else mp.nint(2 / (low + high) * 2**20) / 2**20
+        yield inverse, -mp.log(inverse)
+
+
+def log_tables() -> dict[str, list[list[float]]]:
+    """Rows of 1/c and log c in two parts, of which multiples of log 2 may be added to the first
+    exactly; for float32, of 1/c and its base-2 logarithm."""
+    doubles, floats = [], []
+    for inverse, log in log_rows():
+        high = mp.nint(log * 2**42) / 2**42
+        doubles.append([float(inverse), float(high), float(log - high)])
+        floats.append([float(inverse), float(log / mp.log(2))])
+    return {"LOG_ROWS_F64": doubles, "LOG_ROWS_F32": floats}
+
+
+def log_series() -> dict[str, tuple[F, int]]:
+    """Of log(1 + r) for |r| <= 1/32: the function and its degree; by r^2 without r, by r^3 without
+    the first two terms; and its base-2 logarithm by r, for float32."""
+    ln2 = mp.log(2)
+    return {
+        "LOG1P_F64": (safe(lambda r: (mp.log1p(r) - r) / r**2, -mpf(1) / 2), 8),
+        "LOG1P_TAIL_F64": (safe(lambda r: (mp.log1p(r) - r + r * r / 2) / r**3, mpf(1) / 3), 8),
+        "LOG1P_F32": (safe(lambda r: mp.log1p(r) / r / ln2, 1 / ln2), 6),
+    }
+
+
+def pieces() -> None:
+    """Prints src/pullback/backends/llvm/pieces.py."""
+    print('"""Functions in pieces, a row each; written by tools/derive_maths.py --pieces."""\n')
+    print("# fmt: off")
+    print(f"ERFC_WIDTH = {float(ERFC_WIDTH)!r}")
+    print(f"LOG_FIRST = 0x{LOG_FIRST:X}")
+    for name, rows in {"ERFC_PIECES": erfc_pieces(), **log_tables()}.items():
+        print(f"{name} = (")
+        for row in rows:
+            print("    (\n        " + ",\n        ".join(repr(v) for v in row) + ",\n    ),")
+        print(")")
+    for name, (f, degree) in log_series().items():
+        values = fit(f, -mpf(1) / 32 * mpf("1.0001"), mpf(1) / 32 * mpf("1.0001"), degree)
+        print(f"{name} = (\n    " + ",\n    ".join(repr(v) for v in values) + ",\n)")
+
+
 def main() -> None:
+    if "--pieces" in sys.argv:
+        return pieces()
     print(
         '"""Polynomial coefficients, constant first; written by tools/derive_maths.py, which says '
         'what each set is."""\n'

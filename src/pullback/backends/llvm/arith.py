@@ -132,7 +132,7 @@ def _by_one(b: Builder, x: Val, y: Val) -> bool:
     vectors is slow. Quick code divides: thirty lines less, and the same bits."""
     if b.brief or not b.target.masks or x.n < 8 or y.n != 1 or len(y.regs) != 1 or y.c is not None:
         return False
-    return any(scope.is_loop for scope in b.scopes[b.depth.get(y.regs[0], 0) + 1 :])
+    return b.stays(y)
 
 
 def _divide_by_one(b: Builder, x: Val, y: Val) -> Val:

@@ -490,6 +490,13 @@ class Builder:
         )
         return Val(self, x.t, x.n, tuple(regs))
 
+    def stays(self, x: Val) -> bool:
+        """Whether a value is the same in all steps of a loop around this place."""
+        if x.c is not None:
+            return True
+        depth = max(self.depth.get(r, 0) for r in x.regs)
+        return any(scope.is_loop for scope in self.scopes[depth + 1 :])
+
     def any_lane(self, mask: Val) -> Val:
         """Whether any lane of any register is set."""
         reg = mask.regs[0]

@@ -17,9 +17,10 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 
-from pullback.backends.llvm import coefficients as K, x86
+from pullback.backends.llvm import coefficients as K, log_rows, x86
 from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.literals import BITS
+from pullback.backends.llvm.pieces import LOG1P_F64, LOG1P_TAIL_F64
 from pullback.backends.llvm.table import TABLE, function_offset
 
 __all__ = [
@@ -79,13 +80,14 @@ def horner(b: Builder, x: Val, coefficients: Sequence[float]) -> Val:
 _LARGEST_POWER = {"float": 2, "double": 8}
 
 
-def polynomial(b: Builder, x: Val, coefficients: Sequence[float]) -> Val:
+def polynomial(b: Builder, x: Val, coefficients: Sequence[float | Val]) -> Val:
     """A polynomial, constant coefficient first, in few steps that wait for one another (Estrin's
     scheme): loops whose steps do wait for one another take half the time, and a product more for
     every power is lost among the rest where they do not."""
     count, power = len(coefficients), 1
     if count == 1:
-        return b.lit(coefficients[0], x.t)
+        only = coefficients[0]
+        return only if isinstance(only, Val) else b.lit(only, x.t)
     most = _LARGEST_POWER[x.t]
     times = x
     while 3 * power < count and power < most:
@@ -266,6 +268,19 @@ def _log_sum(b: Builder, e: Val, m: Val, extra: Val | None = None) -> Val:
     return b.fma(e, hi, f - (inner - tail))
 
 
+def _log_f64(b: Builder, x: Val, less: Val | None = None, extra: Val | None = None) -> Val:
+    """log(x) - less log 2 + extra of positive normal doubles."""
+    if not b.target.masks:  # lanes that read a table one by one take longer than a division
+        e, m = log_split(b, x)
+        return _log_sum(b, e if less is None else e - less, m, extra)
+    p = log_rows.parts(b, x, less)
+    total, rest = _fast_two_sum(p.high, p.r)  # of which the first is larger, or 0
+    low = rest + (p.low + p.lost)
+    if extra is not None:
+        low = low + extra
+    return total + b.fma(p.r * p.r, polynomial(b, p.r, LOG1P_F64), low)
+
+
 # float32 logarithms are those of Moshier's Cephes library, in the order of operations that XLA has
 # on CPUs, so that random numbers made of logarithms are JAX's to the bit. Within 1.2 ulp.
 _LOG_CEPHES = (
@@ -316,8 +331,11 @@ def log(b: Builder, x: Val) -> Val:
         return [b.select(tiny, x * 2.0**up, x), b.select(tiny, up, 0.0, like=x.t)]
 
     usual, less = b.if_else(odd, raised, lambda: [x, b.lit(0.0, x.t)])
-    e, m = log_split(b, usual)
-    result = (_log_sum_f32 if x.t == "float" else _log_sum)(b, e - less, m)
+    if x.t == "float":
+        e, m = log_split(b, usual)
+        result = _log_sum_f32(b, e - less, m)
+    else:
+        result = _log_f64(b, usual, less)
 
     def special() -> list[Val]:
         rest = b.select(x.eq(INF), INF, NAN, like=x.t)
@@ -338,12 +356,12 @@ def log1p(b: Builder, x: Val) -> Val:
 def log1p_inside(b: Builder, x: Val) -> Val:
     """log1p of a finite x above -1."""
     u = x + 1.0
-    e, m = log_split(b, u)
     if x.t == "float":
+        e, m = log_split(b, u)
         small = b.fabs(x) < math.sqrt(2) - 1
         return b.select(small, _log1p_small_f32(b, x), _log_sum_f32(b, e, m))
     lost = b.select(x < 1.0, x - (u - 1.0), 1.0 - (u - x)) / u
-    return b.select(x.eq(0.0), x, _log_sum(b, e, m, lost))
+    return b.select(x.eq(0.0), x, _log_f64(b, u, extra=lost))
 
 
 def log1p_anywhere(b: Builder, x: Val, inside: Val) -> Val:
@@ -372,44 +390,28 @@ def _fast_two_sum(x: Val, y: Val) -> tuple[Val, Val]:
     return s, y - (s - x)
 
 
-def log_double(b: Builder, x: Val, normal: bool = False) -> tuple[Val, Val]:
-    """log(x) for positive finite doubles, perhaps known to be normal, as a sum of two: about
-    2**-66 relative."""
-    tiny = x < SHAPES["double"].least
-    e, m = log_split(b, x if normal else b.select(tiny, x * 2.0**54, x))
-    if not normal:
-        e = b.select(tiny, e - 54.0, e)
-    f = m - 1.0
-    d = f + 2.0
-    d_low = f - (d - 2.0)
-    if b.target.fma:
-        inverse = 1.0 / d
-        s = f * inverse
-        s_low = b.fma(-s, d_low, b.fma(-s, d, f)) * inverse
-    else:
-        s = f / d
-        p, q = two_prod(b, s, d)
-        s_low = (((f - p) - q) - s * d_low) / d
-    z, z_low = two_prod(b, s, s)
-    # s^3 * 2/3 as a sum of two
-    c, c_low = two_prod(b, s, z)
-    c_low = b.fma(s, z_low, c_low)
-    t, t_low = two_prod(b, c, b.lit(2.0 / 3.0, "double"))
-    t_low = b.fma(c_low, 2.0 / 3.0, t_low)
-    rest = c * polynomial(b, z, (3.700743415417188e-17, *K.LOG_TAIL_F64))
-    hi, lo = _fast_two_sum(s * 2.0, t)
-    twice = s_low * 2.0  # and what of it is in s^3
-    lo = lo + (t_low + rest + b.fma(twice, z, twice))
-    ln_hi = _split(K.LN2[0], 40)
-    ln_mid = K.LN2[0] - ln_hi
-    a, a_low = _fast_two_sum(e * ln_hi, hi)  # of which the first is larger, or 0
-    low = a_low + lo + b.fma(e, ln_mid, e * K.LN2[1])
-    return _fast_two_sum(a, low)
+def log_double(b: Builder, x: Val, less: Val | None = None) -> tuple[Val, Val]:
+    """log(x) - less log 2 for positive normal doubles as a sum of two: about 2**-64 relative."""
+    p = log_rows.parts(b, x, less)
+    square = p.r * p.r
+    half, half_low = two_prod(b, p.r, p.r * -0.5)
+    first, rest = _fast_two_sum(p.high, p.r)  # of which the first is larger, or 0
+    total, more = _fast_two_sum(first, half)
+    lost = b.fma(-p.r, p.lost, p.lost)
+    low = ((rest + more) + (half_low + lost)) + p.low
+    low = b.fma(square * p.r, polynomial(b, p.r, LOG1P_TAIL_F64), low)
+    return _fast_two_sum(total, low)
 
 
 def pow_usual(b: Builder, x: Val, y: Val) -> Val:
     """x**y for finite x > 0."""
-    l_hi, l_lo = log_double(b, x)
+    tiny = x < SHAPES["double"].least
+    x = b.select(tiny, x * 2.0**54, x)
+    return _pow_careful(b, y, *log_double(b, x, b.select(tiny, 54.0, 0.0, like=x.t)))
+
+
+def _pow_careful(b: Builder, y: Val, l_hi: Val, l_lo: Val) -> Val:
+    """e**(y l), which may over- and underflow."""
     p, p_low = two_prod(b, y, l_hi)
     p_low = b.fma(y, l_lo, p_low)
     fits = b.fabs(p) < 800.0
@@ -419,10 +421,28 @@ def pow_usual(b: Builder, x: Val, y: Val) -> Val:
     return scale_by(b, nothing_below(b, -745.5, p, r + 1.0), k)
 
 
+def _pow_quick(b: Builder, y: Val, l_hi: Val, l_lo: Val) -> Val:
+    """The same where |y l| is below 700: the result is normal."""
+    p, p_low = two_prod(b, y, l_hi)
+    r, k = exp_parts(b, p, b.fma(y, l_lo, p_low))
+    return b.bitcast(b.bitcast(r + 1.0, "i64") + (k << 52), "double")
+
+
 def pow_(b: Builder, x: Val, y: Val) -> Val:
+    """Vectors of ordinary numbers with ordinary powers go without what others need."""
+    odd = ~((x >= SHAPES["double"].least) & (x < INF))
     a = b.fabs(x)
-    value = pow_usual(b, b.select((a > 0.0) & (a < INF), a, 1.0), y)
-    return pow_specials(b, x, y, a, value)
+
+    def raised() -> list[Val]:
+        tiny = a < SHAPES["double"].least
+        inside = b.select((a > 0.0) & (a < INF), b.select(tiny, a * 2.0**54, a), 1.0)
+        return [inside, b.select(tiny, 54.0, 0.0, like=x.t)]
+
+    base, less = b.if_else(b.any_lane(odd), raised, lambda: [x, b.lit(0.0, x.t)])
+    log = log_double(b, base, less)
+    careful = b.any_lane(odd | ~(b.fabs(y * log[0]) < 700.0))
+    special = lambda: [pow_specials(b, x, y, a, _pow_careful(b, y, *log))]
+    return b.if_else(careful, special, lambda: [_pow_quick(b, y, *log)])[0]
 
 
 def pow_specials(b: Builder, x: Val, y: Val, a: Val, value: Val) -> Val:
@@ -518,16 +538,20 @@ def rem(b: Builder, x: Val, y: Val) -> Val:
     """C's fmod, exactly: at once where no lane's quotient is large."""
     if b.brief or not b.target.fma:
         return _rem_in_pieces(b, x, y)
+    s = SHAPES[x.t]
     a, d = b.fabs(x), b.fabs(y)
-    quotient = a / d
-    large = ~((quotient < 2.0**22) & (d < INF))
+    inverse = 1.0 / d if b.stays(y) else None  # of a loop's steps, once before them
+    quotient = a / d if inverse is None else a * inverse
+    # Reciprocals of huge divisors are denormal.
+    large = ~((quotient < 2.0**21) & (d < 2.0 ** (s.bias - 3)))
 
     def at_once() -> list[Val]:
-        """The quotient is off by one at most, and what is left a multiple of the divisor's last
-        place below twice the divisor: the product and both sums are exact."""
-        left = b.fma(-trunc(b, quotient), d, a)
-        below = b.select(left >= d, left - d, left)
-        return [b.copysign(b.select(left < 0.0, left + d, below), x)]
+        """The nearest integer to a quotient that is off by a quarter at most: what is left is a
+        multiple of the divisor's last place, or the dividend's, and no larger than three quarters
+        of the divisor, so that the product and both sums are exact."""
+        about = quotient + s.magic if inverse is None else b.fma(a, inverse, s.magic)
+        left = b.fma(-(about - s.magic), d, a)
+        return [b.copysign(b.select(left < 0.0, left + d, left), x)]
 
     return b.if_else(b.any_lane(large), lambda: [_rem_in_pieces(b, x, y)], at_once)[0]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from pullback.backends.llvm import coefficients as K
 from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.log_rows import base_two
 from pullback.backends.llvm.maths import (
     INF,
     NAN,
@@ -18,6 +19,7 @@ from pullback.backends.llvm.maths import (
     polynomial,
     pow_specials,
 )
+from pullback.backends.llvm.pieces import LOG1P_F32
 
 __all__ = ["FUNCTIONS", "pow_wide"]
 
@@ -76,8 +78,9 @@ def _exp2(b: Builder, t: Val) -> Val:
 
 def pow_(b: Builder, x: Val, y: Val) -> Val:
     """Through f64, whose base-2 logarithm has all the bits that a result below 2**128 needs; exact
-    for powers of two. Vectors of ordinary numbers go without the others' rules."""
-    odd = b.any_lane(~((x >= 2.0**-126) & (x < INF) & (b.fabs(y) < INF)))
+    for powers of two. Vectors of ordinary numbers with ordinary powers go without the others'
+    rules."""
+    odd = ~((x >= 2.0**-126) & (x < INF))
     none = b.lit(0, "i32")
 
     def usual() -> list[Val]:
@@ -86,13 +89,29 @@ def pow_(b: Builder, x: Val, y: Val) -> Val:
         inside = b.select((a > 0.0) & (a < INF), b.select(tiny, a * 2.0**24, a), 1.0)
         return [inside, b.select(tiny, b.lit(24, "i32"), none)]
 
-    base, less = b.if_else(odd, usual, lambda: [x, none])
-    e, m = _exponent_of(b, base)
-    l = _log2(b, b.cast("sitofp", e - less, "double"), _rise(b, b.cast("fpext", m, "double")))
-    t = clamp(b, b.cast("fpext", y, "double") * l, -300.0, 300.0)
-    value = b.cast("fptrunc", _exp2(b, t), "float")
-    special = lambda: [pow_specials(b, x, y, b.fabs(x), value)]
-    return b.if_else(odd, special, lambda: [value])[0]
+    base, less = b.if_else(b.any_lane(odd), usual, lambda: [x, none])
+    t = b.cast("fpext", y, "double") * _log2_of_float(b, base, less)
+
+    def special() -> list[Val]:
+        value = b.cast("fptrunc", _exp2(b, clamp(b, t, -300.0, 300.0)), "float")
+        return [pow_specials(b, x, y, b.fabs(x), value)]
+
+    usual_power = lambda: [b.cast("fptrunc", _exp2(b, t), "float")]
+    return b.if_else(b.any_lane(odd | ~(b.fabs(t) < 300.0)), special, usual_power)[0]
+
+
+_LOG_FIRST = 0x3F340000  # of a float, 45/64: where pieces.LOG_FIRST is
+
+
+def _log2_of_float(b: Builder, x: Val, less: Val) -> Val:
+    """log2(x) - less of positive normal floats as doubles, to 2**-44 of it."""
+    bits = b.bitcast(x, "i32")
+    above = bits - _LOG_FIRST
+    e = b.ashr(above, 23)
+    z = b.cast("fpext", b.bitcast(bits - (e << 23), "float"), "double")
+    row = b.cast("zext", above >> 19, "i64")
+    r, whole = base_two(b, z, row, b.cast("sitofp", e - less, "double"))
+    return b.fma(r, polynomial(b, r, LOG1P_F32), whole)
 
 
 def pow_wide(b: Builder, x: Val, y: Val) -> Val:

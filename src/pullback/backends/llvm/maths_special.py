@@ -12,6 +12,7 @@ from pullback.backends.llvm.maths import (
     EXP_ZERO,
     INF,
     NAN,
+    SHAPES,
     exp_parts,
     horner,
     log,
@@ -23,6 +24,8 @@ from pullback.backends.llvm.maths import (
     two_prod,
     widened,
 )
+from pullback.backends.llvm.pieces import ERFC_PIECES, ERFC_WIDTH
+from pullback.backends.llvm.small_tables import look_up
 
 __all__ = ["FUNCTIONS", "emit"]
 
@@ -71,14 +74,26 @@ def _erf_f32(b: Builder, x: Val) -> Val:
     return near * horner(b, z, _ERF_P) / horner(b, z, _ERF_Q)
 
 
+def _erf_far(b: Builder, a: Val) -> Val:
+    """erf of doubles from 1 on, as 1 less a polynomial of the piece that they are in: no
+    exponential and no division, for which a loop that carries a number would wait."""
+    inside = b.select(a > _ERF_LAST, _ERF_LAST, a)
+    raised = b.fma(inside, 1.0 / ERFC_WIDTH, SHAPES["double"].magic)
+    k = b.bitcast(raised, "i64")
+    left = b.fma(raised - SHAPES["double"].magic, -ERFC_WIDTH, inside)
+    return 1.0 - polynomial(b, left, look_up(b, "erfc_pieces", ERFC_PIECES, k))
+
+
+_ERF_LAST = 6.0  # erf is 1 from 5.9 on
+
+
 def erf(b: Builder, x: Val) -> Val:
     if x.t == "float":
         return _erf_f32(b, x)
     a, near = b.fabs(x), _erf_near(b, x)
 
     def beyond() -> list[Val]:
-        far = b.copysign(1.0 - _erfc_positive(b, a), x)
-        return [b.select(a < 1.0, near, far)]
+        return [b.select(a < 1.0, near, b.copysign(_erf_far(b, a), x))]
 
     return b.if_else(b.any_lane(~(a < 1.0)), beyond, lambda: [near])[0]
 
@@ -435,7 +450,7 @@ _OF_MANY = {"log1p": 2}  # functions that have two polynomials and a logarithm s
 # its bits stays in vector registers; the way to others and back takes as long as three operations.
 _QUICKER_IN_LANES = frozenset(
     ("pow", "log", "cbrt", "tan", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh",
-     "atanh", "lgamma", "digamma")
+     "atanh", "lgamma", "digamma", "rem")
 )  # fmt: skip
 _LANES = 2
 
