@@ -319,6 +319,21 @@ def _(mesh: Any) -> Any:
     return [(parts(f(x)), parts(jax.jit(f)(x))) for f in fs for x in (a, b)]
 
 
+@ask("what is asked for a result that is an argument", (4, 2), types=(AUTO, AUTO))
+def _(mesh: Any) -> Any:
+    asked = NamedSharding(mesh, P("x", "y")), NamedSharding(mesh, P()), None
+    return [lies(x) for x in jax.jit(lambda x: (x, x.sum(), x.T), out_shardings=asked)(X)]
+
+
+@ask("lowered for arguments that lie otherwise", (4, 2), types=(AUTO, AUTO))
+def _(mesh: Any) -> Any:
+    f = jax.jit(lambda x: x + 1, in_shardings=NamedSharding(mesh, P("x")))
+    other = jax.device_put(X, NamedSharding(mesh, P("y")))
+    struct = jax.ShapeDtypeStruct(X.shape, np.float32, sharding=other.sharding)
+    words = "does not match the sharding on the respective arg"
+    return [fault(lambda x=x: f.lower(x).compile() and None, words) for x in (other, struct, X)]
+
+
 @ask("the buffer of an array on several devices", (8,), ("x",), types=(AUTO,))
 def _(mesh: Any) -> Any:
     a, b = put(X, "x"), jax.device_put(X, jax.devices()[1])

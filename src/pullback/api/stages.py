@@ -17,7 +17,7 @@ from ..primitives.sharding import inspect_effect
 from ..records import record
 from ..runtime import dispatch
 from ..runtime.captured import warn_of_constants
-from ..runtime.commitment import Flow, check_devices, devices_of, held, lie
+from ..runtime.commitment import Flow, check_as_asked, check_devices, devices_of, held, lie
 from ..runtime.devices import default_device_or_first
 from ..runtime.donation import donation
 from ..runtime.layouts import Format, Layout
@@ -172,6 +172,11 @@ class Traced(Stage):
         ]
         if any(p is not None for p in placed):
             flow = Flow(self._call.closed.jaxpr)
+            for k, (asked, given) in enumerate(
+                zip(params["in_shardings"][n:], self._placed, strict=True), n
+            ):
+                if known(asked):
+                    check_as_asked(flow, k, given, asked)
             check_devices(flow, [*[None] * n, *placed], params["out_shardings"])
         _donation(self._call)  # warns of what no result can use
         warn_of_constants(self._call.closed)

@@ -41,6 +41,7 @@ from .spreading import inspected, spec_of, spread, trimmed, type_sharding
 
 __all__ = [
     "Flow",
+    "check_as_asked",
     "check_devices",
     "check_stays",
     "commit",
@@ -207,10 +208,14 @@ def lie(
     _check_concrete(asked, [*lies, *flow.named], mesh)
     for k, s in enumerate(ins):
         if isinstance(s, Sharding):
-            _check_as_asked(flow, k, lies[k], s)
+            check_as_asked(flow, k, lies[k], s)
             lies[k] = s
     check_devices(flow, lies, outs, mesh)
     _check_types(flow, given)
+    for k, s in zip(flow.forwarded, outs):
+        # What is asked for a result that is an argument says how the argument is used elsewhere.
+        if k >= 0 and lies[k] is None and isinstance(s, NamedSharding) and s.mesh.size > 1:
+            lies[k] = None if s.mesh.explicit_axes else s
     found = _inferred(flow, lies, given, [*asked, *flow.named], mesh)
     if found is None and not flow.hosts:
         return _by_default(program)
@@ -289,7 +294,7 @@ def _inspect(
         callback(place or NamedSharding(on, trimmed(spec)))
 
 
-def _check_as_asked(flow: Flow, k: int, have: Sharding | None, asked: Sharding) -> None:
+def check_as_asked(flow: Flow, k: int, have: Sharding | None, asked: Sharding) -> None:
     """ValueError if an argument is committed to another sharding than the call asks for."""
     if have is None or have == asked or not flow.used >> k & 1:
         return
