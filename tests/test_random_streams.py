@@ -180,6 +180,9 @@ def numbers(pb):
     for d in ("float32", "float64"):
         ones = [R.lognormal(k, 3.0, (), d) for k in R.split(key, 8)]
         drawn["lognormal ones " + d] = pb.numpy.stack(ones)
+        for n in (9, 20, 32):
+            drawn[f"dirichlet {n} {d}"] = R.dirichlet(key, pb.numpy.full(n, 0.7, d), (5,), d)
+            drawn[f"ball {n} {d}"] = R.ball(key, n, 1.5, (3,), d)
         for n, shape in ((5, ()), (5, (60,)), (6, (2, 3)), (8, ()), (8, (60,))):
             row = pb.numpy.arange(n, dtype=d) / n
             cov = 2 * pb.numpy.eye(n, dtype=d) + pb.numpy.outer(row, row)

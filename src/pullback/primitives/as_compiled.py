@@ -237,7 +237,7 @@ def _sum_in_halves(terms: list[Any]) -> Any:
 
 # JAX's compiler has a library reduce so many numbers, by halves of rows. Fewer it adds in order,
 # products fused with the sum before them.
-_MANY, _SHORT = 4096, 8
+_MANY, _SHORT = 4096, 32
 _TERMS = 16  # of a product's elements, up to which they are written one by one
 
 # Floats that JAX's compiler rounds by themselves on every processor.
