@@ -562,3 +562,12 @@ def test_normal_vectors_have_the_dtype_of_their_mean_and_covariance(x64: bool) -
             )
             assert ours.dtype == theirs.dtype
             np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
+@pytest.mark.parametrize("p", [1.5, 2])
+def test_points_of_balls_are_the_same_in_a_jit(impl: str, p: float) -> None:
+    """A power that the program knows was a product with a root, 2 units off, in a jit alone."""
+    key = pullback.random.key(42, impl=impl)
+    draw = lambda key: pullback.random.ball(key, 3, p, (20, 3))
+    np.testing.assert_array_equal(pullback.jit(draw)(key), draw(key))

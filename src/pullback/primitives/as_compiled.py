@@ -44,7 +44,7 @@ fused_multiply_add_p: Primitive = Primitive(
 )
 
 
-# A power as the C library computes it. Only the lowering of programs on keys makes it.
+# A power, in float64 as the C library computes it. Only the lowering of programs on keys makes it.
 library_pow_p: Primitive = Primitive(
     "library_pow",
     abstract_eval=lambda *avals: pow_p.rule("abstract_eval")(*avals),
@@ -115,9 +115,10 @@ def _quotient_physical(avals: Any, x: Any, y: Any, *, parts: Any = None) -> Any:
 
 def _library_pow_physical(avals: Any, x: Any, y: Any) -> Any:
     dtype = typeof(x).dtype
-    if dtype != np.float64:
+    if dtype not in _NATIVE:
         return pow_p.bind(x, y)
-    return library_pow_p.bind(x, convert_element_type(y, dtype))
+    number = isinstance(y, np.generic)
+    return library_pow_p.bind(x, y.astype(dtype) if number else convert_element_type(y, dtype))
 
 
 def _over_power_physical(avals: Any, x: Any, y: Any, *, parts: Any = None) -> Any:

@@ -263,7 +263,7 @@ def power(g: Graph, ins: list[Node], outs: Outs, op: str) -> Node:
         exponent = to_dtype(g, exponent, dtype)
     if dtype in FLOATS and literal is not None:
         special = _POWERS.get(float(literal))
-        if special is not None:
+        if special is not None and (op == "pow" or float(literal) in _ALSO_COMPILED):
             return zipped(g, [ins[0]], shape, dtype, lambda b, x: special(b, x, dtype), 20.0)
     name = op if dtype in OPS[op].dtypes else "pow"
     cost = float(OPS[name].cost)
@@ -288,6 +288,10 @@ _POWERS: dict[float, Callable[[Builder, Atom, str], Atom]] = {
     -0.5: lambda b, x, d: _one_over(b, _root(b, x, d), d),
     -1.5: lambda b, x, d: _one_over(b, b.let("mul", (b.let("abs", (x,), d), _root(b, x, d)), d), d),
 }
+
+
+# Those of which JAX's compiler makes a product or a quotient, too.
+_ALSO_COMPILED = (1.0, 2.0, -1.0)
 
 
 def _root(b: Builder, x: Atom, dtype: str) -> Atom:
