@@ -15,6 +15,7 @@ import pytest
 
 import pullback as pb
 import pullback.export
+import pullback.numpy as jnp
 
 X = np.arange(4, dtype=np.float32)
 Pair = collections.namedtuple("Pair", "a b")
@@ -271,3 +272,43 @@ def test_sizes_of_several_scopes() -> None:
     for m in (jax, pb):
         with pytest.raises(ValueError, match="Invalid mixing of symbolic scopes when exporting"):
             exported(m)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.arange(1, 6) * (2 * x.shape[0]) + x[0],
+        lambda x: x[0] + (np.array(2, np.int32) - x.shape[0]),
+        lambda x: pb.nn.one_hot(x.astype(int), x.shape[0]),
+        lambda x: jnp.bincount(x.astype(int), length=x.shape[0]),
+        lambda x: jnp.split(x, (x.shape[0] - 2,)),
+        lambda x: pb.lax.index_in_dim(x, x.shape[0] - 1, keepdims=False),
+        lambda x: pb.lax.slice_in_dim(x, 0, x.shape[0], 1 + x.shape[0] // 4),
+        lambda x: pb.random.key_data(pb.random.split(pb.random.key(1), 2 * x.shape[0])),
+        lambda x: pb.ops.segment_sum(x, jnp.arange(x.shape[0]) // 2, num_segments=x.shape[0]),
+    ],
+    ids=lambda c: str(c.__code__.co_firstlineno),
+)
+def test_sizes_are_numbers_of_calls(call: Any) -> None:
+    """Lengths, counts, strides and places may be symbolic; NumPy's arrays compute with sizes."""
+    x = jnp.array([3.0, 1.0, 2.0, 5.0, 4.0])
+    (b,) = pb.export.symbolic_shape("b", constraints=["b >= 3"])
+    exported = pb.export.export(pb.jit(call))(pb.ShapeDtypeStruct((b,), x.dtype))
+    for got, want in zip(pb.tree.leaves(exported.call(x)), pb.tree.leaves(call(x)), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: jnp.arange(0.0, x.shape[0]), "must be either dimension expressions or integers"),
+        (lambda x: jnp.arange(0, x.shape[0], 0), "has step == 0"),
+        (lambda x: jnp.arange(0, 9, x.shape[0] - 2), "must be resolved statically if it is > 0"),
+        (jnp.squeeze, "axis=None is not supported with shape polymorphism"),
+        (lambda x: jnp.split(x, x.shape[0]), "a symbolic number of sections is not supported"),
+    ],
+)
+def test_what_symbolic_sizes_leave_open_is_refused(call: Any, words: str) -> None:
+    x = pb.ShapeDtypeStruct(pb.export.symbolic_shape("b"), "float32")
+    with pytest.raises((ValueError, pb.errors.InconclusiveDimensionOperation), match=words):
+        pb.eval_shape(call, x)

@@ -14,7 +14,7 @@ from . import dtypes, lax
 from .core.avals import typeof
 from .core.trace import Tracer
 from .errors import ConcretizationTypeError, NonConcreteBooleanIndexError
-from .primitives.common import as_array
+from .primitives.common import as_array, is_symbolic
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -41,7 +41,7 @@ def _identity(kind: str, dtype: Any) -> Any:
     return np.asarray(-np.inf if kind == "max" else np.inf).astype(dtype)[()]
 
 
-def _num_segments(name: str, ids: Any, num_segments: int | None) -> int:
+def _num_segments(name: str, ids: Any, num_segments: int | None) -> Any:
     if num_segments is None:
         if isinstance(ids, Tracer):
             raise ConcretizationTypeError(
@@ -53,7 +53,7 @@ def _num_segments(name: str, ids: Any, num_segments: int | None) -> int:
         num_segments = int(values.max()) + 1
     if isinstance(num_segments, Tracer):  # type: ignore[unreachable]
         raise ConcretizationTypeError(num_segments, f"{name}() `num_segments` argument.")
-    n = operator.index(num_segments)
+    n: Any = num_segments if is_symbolic(num_segments) else operator.index(num_segments)
     if n < 0:
         raise ValueError("num_segments must be non-negative.")
     return n

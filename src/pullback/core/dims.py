@@ -109,6 +109,7 @@ class DimExpr:
     __slots__ = ("_hash", "scope", "terms")
     is_symbolic_dim = True
     __array_priority__ = 1000
+    __array_ufunc__ = None  # NumPy's arrays leave arithmetic with sizes to them
 
     def __init__(self, terms: dict[Monomial, int], scope: Scope | None = None) -> None:
         self.scope = scope or next((a.scope for m in terms for a, _ in m if a.scope), None)
@@ -136,15 +137,22 @@ class DimExpr:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, np.ndarray) or (_computes(other) and hasattr(other, "aval")):
+            return _number(operator.eq, self, other)  # type: ignore[no-any-return]
         return (
             isinstance(other, DimExpr) and self.terms == other.terms and self.scope is other.scope
         )
+
+    def __ne__(self, other: object) -> bool:
+        same = self == other
+        return not same if isinstance(same, bool) else _number(operator.ne, self, other)
 
     # --- arithmetic: with integers a size, with other numbers the number that the size has ---
     def __add__(self, other: Any) -> Any:
         return _combine(self, other, 1) if _is_dim(other) else _number(operator.add, self, other)
 
-    __radd__ = __add__
+    def __radd__(self, other: Any) -> Any:
+        return self + other if _is_dim(other) else _number(operator.add, other, self)
 
     def __sub__(self, other: Any) -> Any:
         return _combine(self, other, -1) if _is_dim(other) else _number(operator.sub, self, other)
@@ -166,7 +174,8 @@ class DimExpr:
                 total[m] = total.get(m, 0) + c1 * c2
         return _make(total)
 
-    __rmul__ = __mul__
+    def __rmul__(self, other: Any) -> Any:
+        return self * other if _is_dim(other) else _number(operator.mul, other, self)
 
     def __pow__(self, power: Any) -> Any:
         if not isinstance(power, int):
@@ -209,16 +218,16 @@ class DimExpr:
 
     # --- order: decided by bounds, or not at all ---
     def __ge__(self, other: Any) -> bool:
-        return self._is(">=", other, 0) if _is_dim(other) else NotImplemented
+        return self._is(">=", other, 0) if _is_dim(other) else _number(operator.ge, self, other)
 
     def __gt__(self, other: Any) -> bool:
-        return self._is(">", other, 1) if _is_dim(other) else NotImplemented
+        return self._is(">", other, 1) if _is_dim(other) else _number(operator.gt, self, other)
 
     def __le__(self, other: Any) -> bool:
-        return self._is("<=", other, 0) if _is_dim(other) else NotImplemented
+        return self._is("<=", other, 0) if _is_dim(other) else _number(operator.le, self, other)
 
     def __lt__(self, other: Any) -> bool:
-        return self._is("<", other, 1) if _is_dim(other) else NotImplemented
+        return self._is("<", other, 1) if _is_dim(other) else _number(operator.lt, self, other)
 
     def _is(self, sign: str, other: Any, least: int) -> bool:
         """Is the difference at least so much?"""
@@ -257,10 +266,16 @@ def _is_dim(x: Any) -> bool:
 as_number: list[Any] = []  # what writes the number that a size has into the program at hand
 
 
+def _computes(x: Any) -> bool:
+    """Is it a number or an array that is no size?"""
+    numbers = (float, complex, np.inexact, np.ndarray)
+    return isinstance(x, numbers) or (hasattr(x, "aval") and not isinstance(x, DimExpr))
+
+
 def _number(op: Any, a: Any, b: Any, of_any: bool = False) -> Any:
     """Arithmetic of sizes that gives no size: on the numbers that they have."""
     other = b if isinstance(a, DimExpr) else a
-    if not isinstance(other, (float, complex, np.inexact)) and not (of_any and _is_dim(other)):
+    if not (of_any if _is_dim(other) else _computes(other)):
         return NotImplemented
     return op(*(as_number[0](x) if isinstance(x, DimExpr) else x for x in (a, b)))
 

@@ -23,7 +23,7 @@ from ..numpy.util import (
     user_dtype,
     wide_ints_as_floats,
 )
-from ..primitives.common import as_int
+from ..primitives.common import as_size
 
 _static_axis = functools.partial(jit, static_argnames=("axis",))
 
@@ -568,4 +568,4 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> A
             DeprecationWarning,
             stacklevel=2,
         )
-    return _one_hot(x, as_int(num_classes, "num_classes"), dtype=dtype, axis=axis)
+    return _one_hot(x, as_size(num_classes, "num_classes"), dtype=dtype, axis=axis)

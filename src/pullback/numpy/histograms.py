@@ -13,7 +13,7 @@ from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..dtypes import default_int
 from ..errors import ConcretizationTypeError
-from ..primitives.common import as_int
+from ..primitives.common import as_int, as_size
 from . import (
     choosing,
     creation,
@@ -72,7 +72,7 @@ def bincount(
         host = np.asarray(array)
         length = max(minlength, int(host.max()) + 1 if host.size else 0)
     else:
-        length = as_int(length, "length")
+        length = as_size(length, "length")
     if weights is None:
         values: Any = np.array(1, default_int())
     else:

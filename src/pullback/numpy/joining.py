@@ -17,7 +17,7 @@ from ..core.avals import typeof
 from ..core.dims import DimExpr
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
-from ..primitives.common import as_array, as_int
+from ..primitives.common import as_array, as_size, is_symbolic
 from . import indexing, scatter
 from .creation import asarray
 from .manipulation import atleast_1d, atleast_2d, atleast_3d, moveaxis, ravel, transpose
@@ -301,12 +301,17 @@ def _boundaries(name: str, n: int, sections: Any, even: bool) -> list[int]:
     if isinstance(sections, list | tuple) or (hasattr(sections, "shape") and shape_of(sections)):
         if isinstance(sections, list | tuple):
             sections = [concrete(s, what) for s in sections]
-        inner = [as_int(s, f"a section of {name}") for s in np.asarray(sections).tolist()]
+        inner = [as_size(s, f"a section of {name}") for s in np.asarray(sections).tolist()]
         inner = [min(max(s + n if s < 0 else s, 0), n) for s in inner]
         edges = [0]
         for s in inner:
             edges.append(max(s, edges[-1]))
         return [*edges, max(n, edges[-1])]
+    if is_symbolic(sections):
+        raise ValueError(
+            f"jax.numpy.{name} with a symbolic number of sections is not supported, got "
+            f"{sections}. Fix: give an integer, or the places to split at."
+        )
     k = int(sections if not hasattr(sections, "item") else sections.item())  # as NumPy
     if k == 0:
         raise ZeroDivisionError("number of sections must be larger than 0, got 0")

@@ -19,7 +19,7 @@ from ..core.explicit import parts_of, said
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, InconclusiveDimensionOperation
 from ..lazy_imports import lazy_module
-from ..primitives.common import as_array, as_int, canonical_shape, int_tuple, size_of
+from ..primitives.common import as_array, as_int, canonical_shape, int_tuple, is_symbolic, size_of
 from ..primitives.layout import converted
 from ..runtime.meshes import get_abstract_mesh
 from . import indexing
@@ -357,7 +357,12 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     """
     a = one_array("squeeze", a)
     if axis is None:
-        axes = tuple(k for k, n in enumerate(shape_of(a)) if type(n) is int and n == 1)
+        if any(map(is_symbolic, shape_of(a))):
+            raise ValueError(
+                "jnp.squeeze with axis=None is not supported with shape polymorphism: which axes "
+                "have size 1 is not known. Fix: name them, as in axis=0."
+            )
+        axes = tuple(k for k, n in enumerate(shape_of(a)) if n == 1)
     else:
         axes = canonical_axes(_axes_list(axis), ndim_of(a))
     return lax.squeeze(a, axes) if axes else staged(a)

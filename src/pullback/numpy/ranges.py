@@ -16,7 +16,7 @@ from ..core.avals import typeof
 from ..core.dims import DimExpr, max_dim
 from ..core.trace import Tracer
 from ..dtypes import default_float, default_int
-from ..errors import ConcretizationTypeError
+from ..errors import ConcretizationTypeError, InconclusiveDimensionOperation
 from ..primitives.common import as_array, as_int, canonical_shape, canonical_size
 from ..primitives.convert import convert_weak
 from .selecting import LOG10_E, number, select_where
@@ -114,12 +114,20 @@ def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     for name, x in (("start", lo), ("stop", hi), ("step", by)):
         if not isinstance(x, int | np.integer | DimExpr):
             raise ValueError(
-                f"jnp.arange: with symbolic dimensions, '{name}' must be an integer, got {x!r}."
+                "jnp.arange with symbolic dimensions: arguments must be either dimension "
+                f"expressions or integers, got {name}={x!r}. Fix: use an integer for {name}."
             )
-    if by == 0:
-        raise ValueError("jnp.arange: step must be nonzero.")
+    if type(by) is int and by == 0:
+        raise ValueError("jnp.arange has step == 0. Fix: give another step.")
     d = dtypes.default_int() if dtype is None else user_dtype(dtype, "arange")
-    n = max_dim(0, (hi - lo + by - (1 if by > 0 else -1)) // by)
+    try:
+        up = by > 0
+    except InconclusiveDimensionOperation as error:
+        raise InconclusiveDimensionOperation(
+            f"jnp.arange: of the step {by} it must be resolved statically if it is > 0 or < 0. "
+            f"Fix: promise it, symbolic_shape(..., constraints=['{by} >= 1'])."
+        ) from error
+    n = max_dim(0, (hi - lo + by - (1 if up else -1)) // by)
     return lax.add(number(lo, d), lax.mul(number(by, d), lax.iota(d, n)))
 
 

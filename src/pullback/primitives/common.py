@@ -345,6 +345,11 @@ def as_int(x: Any, what: str) -> int:
         ) from None
 
 
+def as_size(x: Any, what: str) -> Any:
+    """An integer as an int, or a symbolic size as it is; TypeError as that of `as_int`."""
+    return x if is_symbolic(x) else as_int(x, what)
+
+
 def as_sequence(x: Any, what: str) -> Any:
     """What holds several values, as it is. TypeError for what holds none, ConcretizationTypeError
     for a traced value without axes."""

@@ -19,13 +19,13 @@ from .builders import batch_size, full_batch
 from .common import (
     as_int,
     as_sequence,
+    as_size,
     axis_error,
     canonical_axis,
     canonical_shape,
     canonical_size,
     check_nonnegative,
     check_same_dtypes,
-    int_tuple,
     is_symbolic,
     laid_out,
     layers,
@@ -184,7 +184,7 @@ def slice(
         operand,
         start_indices=tuple(map(canonical_size, start_indices)),
         limit_indices=tuple(map(canonical_size, limit_indices)),
-        strides=None if strides is None else int_tuple(strides),
+        strides=None if strides is None else tuple(as_size(s, "a stride") for s in strides),
     )
 
 
@@ -208,7 +208,7 @@ def slice_in_dim(
     if type(limit) is int and limit < 0:
         limit = limit + n
     starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
-    starts[axis], limits[axis], strides[axis] = start, limit, as_int(stride, "stride")
+    starts[axis], limits[axis], strides[axis] = start, limit, as_size(stride, "stride")
     return slice(operand, starts, limits, strides)
 
 
@@ -223,8 +223,8 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     """
     shape = typeof(operand).shape
     axis = canonical_axis(axis, len(shape))
-    index, n = as_int(index, "index"), shape[axis]
-    if type(n) is int and not -n <= index < n:
+    index, n = as_size(index, "index"), shape[axis]
+    if type(n) is int and type(index) is int and not -n <= index < n:
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {n}")
     at = index + n if index < 0 else index
     out = slice_in_dim(operand, at, at + 1, 1, axis)

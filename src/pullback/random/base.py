@@ -16,7 +16,7 @@ from ..core.avals import typeof
 from ..errors import TypePromotionError
 from ..numpy.util import promote_shapes
 from ..primitives import keys as key_types, rng
-from ..primitives.common import as_array, as_int, canonical_shape, requested_dtype
+from ..primitives.common import as_array, as_size, canonical_shape, requested_dtype
 from ..primitives.convert import convert_element_type, convert_weak
 from ..primitives.elementwise import div
 from ..primitives.layout import broadcast_in_dim, broadcast_shapes, squeeze
@@ -134,7 +134,7 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     (2, 3)
     """
     typed, raw = check_key("split", key)
-    shape = canonical_shape(num if isinstance(num, (tuple, list)) else (as_int(num, "num"),))
+    shape = canonical_shape(num if isinstance(num, (tuple, list)) else (as_size(num, "num"),))
     out = rng.random_split(typed, shape)
     return rng.random_unwrap(out) if raw else out
 
