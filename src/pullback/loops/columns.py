@@ -104,8 +104,9 @@ class _Columns:
             else:
                 inside.update((v, None) for v in getattr(s, "outs", ()))
                 inside.update((c.out, None) for c in getattr(s, "carry", ()))
-        written = {s.buf: any(w for _, _, w, _ in touches(outer, s.buf)) for s in found}
-        found = {s: v for s, v in found.items() if not written[s.buf]}
+        bufs = dict.fromkeys([s.buf for s in found])
+        written = {buf for _, _, writes, buf in touches(outer, *bufs) if writes} if bufs else ()
+        found = {s: v for s, v in found.items() if s.buf not in written}
         columns = {
             _key(s, v): self.trips(v[0]) * storage_bytes(s.buf.dtype) for s, v in found.items()
         }

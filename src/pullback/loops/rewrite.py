@@ -11,6 +11,7 @@ from pullback.loops.ir import (
     Call,
     For,
     If,
+    Let,
     Load,
     Region,
     Stmt,
@@ -57,23 +58,26 @@ def touches(s: Any, *bufs: Buf) -> list[tuple[Any, int, bool, Buf]]:
     a store, buffer)."""
     found: list[tuple[Any, int, bool, Buf]] = []
 
-    def visit(stmts: Iterable[Stmt], loop: int) -> None:
+    def visit(stmts: Iterable[Any], loop: int) -> None:
         for t in stmts:
-            if isinstance(t, (Load, Store, Update)):
-                if any(t.buf is buf for buf in bufs):
-                    found.append((t.index, loop, not isinstance(t, Load), t.buf))
-            elif isinstance(t, For):
+            kind = type(t)
+            if kind is Let:
+                continue
+            if kind is Load or kind is Store or kind is Update:
+                if t.buf in bufs:
+                    found.append((t.index, loop, kind is not Load, t.buf))
+            elif kind is For:
                 visit(t.body, id(t))
-            elif isinstance(t, Alloc):
+            elif kind is Alloc:
                 visit(t.body, loop)
-            elif isinstance(t, While):
+            elif kind is While:
                 visit(t.cond.body, id(t))
                 visit(t.body.body, id(t))
-            elif isinstance(t, If):
+            elif kind is If:
                 visit(t.then, id(t.then))
                 visit(t.orelse, id(t.orelse))
-            elif isinstance(t, (Call, Turn)):
-                named = t.args if isinstance(t, Call) else t.bufs
+            elif kind is Call or kind is Turn:
+                named = t.args if kind is Call else t.bufs
                 found.extend((None, 0, True, buf) for buf in bufs if buf in named)
 
     visit([s], 0)

@@ -124,16 +124,28 @@ def reads_of(stmts: Iterable[Stmt]) -> dict[Any, int]:
     values (the parameters of a combiner), more than once."""
     found: dict[Any, int] = {}
     bufs: dict[Buf, None] = {}
+    s: Any
     for s in walk(stmts):
-        for x in s.args if type(s) is Let else uses(s):
+        kind = type(s)
+        if kind is Let:
+            named = s.args
+        elif kind is Load:
+            bufs[s.buf] = None
+            named = (*s.index, s.mask, s.other)
+        elif kind is Store:
+            bufs[s.buf] = None
+            named = (*s.index, s.value, s.mask)
+        else:
+            named = uses(s)
+        for x in named:
             if type(x) is Var:
                 found[x] = found.get(x, 0) + 1
             elif type(x) is Buf:
                 bufs[x] = None
-        if type(s) is Alloc:
+        if kind is Alloc:
             bufs[s.buf] = None
-        elif type(s) in (Update, For) and isinstance(s.combine, Region):  # type: ignore[union-attr]
-            found.update((p, 2) for p in s.combine.params)  # type: ignore[union-attr]
+        elif (kind is Update or kind is For) and isinstance(s.combine, Region):
+            found.update((p, 2) for p in s.combine.params)
     found.update((d, 2) for buf in bufs for d in buf.shape if type(d) is Var)
     return found
 

@@ -8,7 +8,7 @@ where the loads of a block read the whole stride, its vectors are loaded once an
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from pullback.loops.ir import Atom, Const, Let, Load, Store
@@ -100,13 +100,14 @@ def side_by_side(
 
 
 def read_side_by_side(
-    stmts: Sequence[Any], known: Mapping[Atom, Total]
+    stmts: Sequence[Any], known: Callable[[], Mapping[Atom, Total]]
 ) -> dict[Load, tuple[Load, ...]]:
     """Of a block, the loads of neighbouring places that may be one, in the order of places: by each
-    of them, with nothing between that could write there."""
+    of them, with nothing between that could write there. `known` gives the sums from outside of the
+    block."""
     if sum(type(s) is Load for s in stmts) < TAKEN_APART[0]:
         return {}
-    sums = dict(known)
+    sums = dict(known())
     runs: _Runs[Load] = _Runs(TAKEN_APART)
 
     for s in stmts:

@@ -193,7 +193,7 @@ class Emitter:
         waiting: Store | None = None  # the first of two parts that are stored side by side
         wide = self.lanes > 1 and self.mask is None
         rows = side_by_side(stmts, self.sums) if wide else {}  # type: ignore[arg-type]
-        read = read_side_by_side(stmts, self.sums) if wide else {}  # type: ignore[arg-type]
+        read = read_side_by_side(stmts, lambda: self.sums) if wide else {}  # type: ignore
         late: set[Store] = set()
         taken: set[Load] = set()
         between = self.module.between

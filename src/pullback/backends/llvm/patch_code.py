@@ -78,6 +78,7 @@ class Code:
 
     def __init__(self, stencils: Stencils, vector_bytes: int) -> None:
         self.stencils = stencils
+        self.known: dict[Key, Known] = {}  # those that have been asked for
         self.moves = tuple(m for m in MOVES if m[0] <= vector_bytes)
         self.code = bytearray()
         self.labels: list[int] = []
@@ -103,20 +104,27 @@ class Code:
         found = self.stencils.find(key)
         if found is None:
             raise Refused(key)
+        self.known[key] = found
         return found
 
     def stencil(self, key: Key, *places: int) -> None:
         """The code of a stencil whose operands, and then the result, lie at these places."""
-        (text, holes, literals, lost), (loads, begin, kind, end), cost = self.find(key)
-        code = self.code
-        if loads and len(code) == self.held[0] and self.from_register(text, holes, loads, places):
+        known = self.known.get(key) or self.find(key)
+        (text, holes, literals, lost), (loads, begin, kind, end), cost = known
+        code, held = self.code, self.held
+        base = len(code)
+        if (
+            loads
+            and base == held[0]
+            and held[1] in places
+            and self.from_register(text, holes, loads, places)
+        ):
             base = len(code) - begin
             code += text[begin:]
             for at, k, more in holes[len(loads) :]:
                 put_word(code, base + at, places[k] + more)
             self.executed += self.times * cost * FROM_REGISTER
         else:
-            base = len(code)
             code += text
             for at, k, more in holes:
                 put_word(code, base + at, places[k] + more)
@@ -140,8 +148,6 @@ class Code:
         stored from a register: that is moved there, or where it is. What nothing else reads is
         not stored."""
         _, place, kind, stored = self.held
-        if place not in places:
-            return False
         here, others = [], b""
         for start, end, of, register, number in loads:
             _, k, more = holes[number]
@@ -163,8 +169,7 @@ class Code:
         return True
 
     def on(self, instruction: bytes, place: int) -> None:
-        self.code += instruction
-        self.code += word(place)
+        self.code += instruction + word(place)
 
     def label(self) -> int:
         self.labels.append(-1)
@@ -175,9 +180,10 @@ class Code:
         self.held = NOTHING_HELD
 
     def jump(self, how: bytes, label: int) -> None:
-        self.code += how
-        self.jumps.append((len(self.code), label))
-        self.code += b"\0\0\0\0"
+        code = self.code
+        code += how
+        self.jumps.append((len(code), label))
+        code += b"\0\0\0\0"
 
     def copy(self, source: int, to: int, size: int = 8) -> None:
         """Moves a value; the smallest are as long as a slot."""

@@ -87,6 +87,7 @@ class Statements(Code, Loops):
         self.sharing = 1  # threads that share what is `shared`
         self.where: dict[Var, int] = {}
         self.consts: dict[tuple[str, bytes], int] = {}
+        self.whole: dict[tuple[int, str], int] = {}  # of these, integers by value
         self.buffers: dict[Buf, int] = {}
         self.offsets: dict[Any, Any] = {}  # of places in buffers that have been computed
         self.exits: dict[tuple[Any, ...], int] = {}
@@ -102,6 +103,7 @@ class Statements(Code, Loops):
         self.in_lanes = False
         self.counted_reads: dict[Any, int] | None = None
         self.sums: dict[Atom, Total] = {}  # of indices that are sums: their terms
+        self.added: list[Let] = []  # sums whose terms nobody has asked for yet
         self.n = 1
         self.wide: dict[Var, int] = {}
         self.steps: dict[Var, tuple[int, int]] = {}  # where they begin, and by how much they grow
@@ -189,6 +191,9 @@ class Statements(Code, Loops):
 
     def const(self, a: Const) -> int:
         dtype, value = a.dtype, a.value
+        known = self.whole.get((value, dtype)) if type(value) is int else None
+        if known is not None:
+            return known
         if dtype not in HELD:
             raise Refused
         if dtype in FLOATS:
@@ -198,6 +203,8 @@ class Statements(Code, Loops):
         at = self.consts.get((dtype, raw))
         if at is None:
             at = self.consts[dtype, raw] = self.slot()
+        if type(value) is int:
+            self.whole[value, dtype] = at
         return at
 
     def number(self, value: int) -> int:
@@ -300,7 +307,7 @@ class Statements(Code, Loops):
 
     def block_in_lanes(self, stmts: Sequence[Stmt]) -> None:
         """The same, with both parts of complex numbers loaded and stored together."""
-        pairs, taken = read_side_by_side(stmts, self.sums), set[Load]()
+        pairs, taken = read_side_by_side(stmts, self.totals), set[Load]()
         waiting: Store | None = None
         for s in stmts:
             kind = type(s)
@@ -320,12 +327,20 @@ class Statements(Code, Loops):
         if waiting is not None:
             self.store(waiting)
 
+    def totals(self) -> dict[Atom, Total]:
+        """The terms of all sums of indices so far."""
+        sums = self.sums
+        for s in self.added:
+            sums[s.out] = sum_of(s, sums)  # type: ignore[assignment]
+        self.added.clear()
+        return sums
+
     def both_parts(self, s: Store, other: Store) -> bool:
         """Stores a real and an imaginary part together, where that is what two statements do."""
         dtype, near = s.buf.dtype, other.buf is s.buf and other.mask is None
         if not near or len(s.index) != 1 or ("together", dtype, self.n) not in self.stencils:
             return False
-        if not follows(other.index[0], s.index[0], self.sums):
+        if not follows(other.index[0], s.index[0], self.totals()):
             return False
         found = self.stepping(s.index[0])
         if found is None or found[1] != 2:
@@ -363,7 +378,7 @@ class Statements(Code, Loops):
 
     def let(self, s: Let) -> None:
         if s.op == "add" and s.out.dtype == "i64":
-            self.sums[s.out] = sum_of(s, self.sums)  # type: ignore[assignment]
+            self.added.append(s)
         if self.n > 1 and not all(map(self.is_uniform, s.args)):
             self.let_in_lanes(s)
             return
@@ -421,10 +436,11 @@ class Statements(Code, Loops):
 
     def operate(self, key: Key, *places: int) -> None:
         """The code of an operator; of narrow floats that of f32, and what rounds its result."""
-        op, dtype, n, *more = key
-        if dtype not in NARROW:
+        if key[1] not in NARROW:
             self.stencil(key, *places)
-        elif op == "nextafter":
+            return
+        op, dtype, n, *more = key
+        if op == "nextafter":
             raise Refused
         elif op in _EXACT:
             self.stencil((op, "f32", n, *more), *places)
