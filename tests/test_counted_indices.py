@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import numpy as np
 import pytest
@@ -128,3 +130,45 @@ def test_counted_numbers_are_divided_as_indices_are():
         assert "irem" in function.lower(sieve).as_text("loops")
         expected = jax.jit(lambda s: crossed(jax.numpy, s))(sieve)
         assert np.array_equal(function(sieve), expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups"), [((8, 32, 28, 28), (8, 4, 6272)), ((3, 12, 30, 20), (3, 4, 1800))]
+)
+def test_groups_of_whole_rows_are_divided_once_a_row(shape, groups):
+    """What is counted inside of a row does not change which group it is in: no lane divides."""
+
+    def normalised(np_, x):
+        rows = x.reshape(groups)
+        centred = rows - rows.mean(-1, keepdims=True)
+        return (centred / np_.sqrt(rows.var(-1, keepdims=True) + 1e-5)).reshape(shape)
+
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    f = pb.jit(lambda x: normalised(jnp, x))
+    loops = re.split(r"\n *for ", f.lower(x).as_text("loops"))
+    assert not any("idiv" in loop or "irem" in loop for loop in loops if loop.startswith("vector"))
+    np.testing.assert_allclose(f(x), normalised(np, x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_reshapes_in_a_row_are_what_numpy_makes_of_them(seed):
+    """Axes merged, split and turned in any way, so that indices are divided again and again."""
+    rng = np.random.default_rng(seed)
+    x = np.arange(720, dtype=np.float32)
+    shapes = []
+    for _ in range(4):
+        left, shape = 720, []
+        while left > 1 and len(shape) < 4:
+            divisors = [d for d in range(2, left + 1) if left % d == 0]
+            shape.append(int(rng.choice(divisors)))
+            left //= shape[-1]
+        shapes.append((*shape, left))
+    orders = [rng.permutation(len(shape)) for shape in shapes]
+
+    def turned(np_, x):
+        for shape, order in zip(shapes, orders, strict=True):
+            x = np_.transpose(x.reshape(shape), order) + 1
+            x = x[:, ::-1]
+        return x
+
+    np.testing.assert_array_equal(pb.jit(lambda x: turned(jnp, x))(x), turned(np, x))

@@ -182,7 +182,27 @@ class Indices:
         if len(x.terms) == 1 and not x.const and x.terms[0][1] == 1 and x.terms[0][0].kind == "div":
             leaf = x.terms[0][0]
             return self.div(leaf.base, leaf.by * n)
+        unit, coarse, _ = self._in_units(x, n)
+        if unit > 1:
+            return self.div(coarse, n // unit)
         return self.leaf("div", None, x, n, x.level, x.lo // n, x.hi // n)
+
+    def _in_units(self, x: Ix, n: int) -> tuple[int, Index, Index]:
+        """A divisor of n such that x is so many times a sum, and less than one unit more: what is
+        less does not change the quotient. Channels in groups, of which each has whole pictures, are
+        divided by the group's channels then, once a picture. The divisor is 1 if there is none."""
+        terms = sorted(x.terms, key=lambda term: -abs(term[1]))
+        unit = n
+        for k in range(1, len(terms)):
+            unit = math.gcd(unit, terms[k - 1][1])
+            if unit == 1:
+                break
+            fine = self._make(terms[k:], x.const % unit)
+            low, high = (fine, fine) if isinstance(fine, int) else (fine.lo, fine.hi)
+            coarse = self._make([(leaf, c // unit) for leaf, c in terms[:k]], x.const // unit)
+            if 0 <= low and high < unit and (coarse if isinstance(coarse, int) else coarse.lo) >= 0:
+                return unit, coarse, fine
+        return 1, x, 0
 
     def divided(self, x: Index, n: int) -> Any:
         """x / n, or False if that is no integer; None if it depends on variables which it is."""
@@ -207,6 +227,9 @@ class Indices:
         if low >= 0 and high < n:
             return inner
         base = inner if low >= 0 and isinstance(inner, Ix) else x
+        unit, coarse, fine = self._in_units(base, n)
+        if unit > 1:
+            return self.linear([(self.mod(coarse, n // unit), unit), (fine, 1)])
         if len(base.terms) == 1 and not base.const and base.terms[0][1] == 1:
             leaf = base.terms[0][0]
             if leaf.kind == "mod" and leaf.by % n == 0:
