@@ -153,6 +153,44 @@ def test_nothing_falls_through_to_an_installed_jax() -> None:
     )
 
 
+_BINDINGS = """
+import jax, jax.numpy as jnp, jaxlib
+from jaxlib import xla_client as xc
+
+x = jnp.ones(2)
+assert type(jax.jit(abs)) is jaxlib._jax.PjitFunction
+assert type(x) is jaxlib._jax.ArrayImpl is xc.ArrayImpl and isinstance(x, xc.Array)
+assert isinstance(jax.devices()[0], xc.Device) and isinstance(x.sharding, xc.Sharding)
+assert xc.XlaRuntimeError is jax.errors.JaxRuntimeError
+assert jaxlib.__version__ == jaxlib.version.__version__ == "0.10.2"
+assert not hasattr(jaxlib, "xla_extension") and not hasattr(jaxlib._jax, "PmapFunction")
+"""
+
+
+@pytest.mark.parametrize("which", ["of real JAX", "installed", "imported before", "none"])
+def test_xlas_bindings_have_our_classes(which: str) -> None:
+    """Libraries read `jaxlib._jax.PjitFunction` and the like, with jaxlib there or not."""
+    hide = """
+import importlib.machinery
+finder, find = importlib.machinery.PathFinder, importlib.machinery.PathFinder.find_spec
+finder.find_spec = lambda name, *rest: None if name == "jaxlib" else find(name, *rest)
+"""
+    before = {"none": hide, "imported before": "import jaxlib._jax"}.get(which, "")
+    install = "" if which == "of real JAX" else "from pullback import jax_compat as c; c.install()"
+    after = """
+c.uninstall()
+import sys
+try:
+    import jaxlib._jax
+    assert type(x) is not jaxlib._jax.ArrayImpl and type(jaxlib) is type(sys)
+except ModuleNotFoundError as e:
+    assert e.name == "jaxlib"
+"""
+    code = "\n".join([before, install, _BINDINGS, after if install else ""])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_install_after_jax_is_refused() -> None:
     run(
         "-c",

@@ -29,6 +29,7 @@ from ..version import JAX_VERSION as JAX_VERSION  # what libraries compare with 
 __all__ = ["install", "is_installed", "uninstall"]
 
 class_names: Any = lazy_module("pullback.jax_compat.class_names")
+bindings: Any = lazy_module("pullback.jax_compat.bindings")
 
 # Public modules that are Pullback's own, by the first part of their name.
 _OWN = frozenset(
@@ -321,7 +322,7 @@ class _Loader:
         target = importlib.import_module(self.target)
         if self.target.startswith(_MODULES + ".") or name in _KNOWN_BY_NAME:
             target.__name__ = name
-        if self.target.startswith(_MODULES + "._src.") and not hasattr(target, "_knows_commons"):
+        if self.target.startswith(_MODULES + "._src.") and "_knows_commons" not in vars(target):
             _add_commons(target)
         if module.__spec__ is not None and module.__spec__.loader_state is not None:
             # `importlib.util.LazyLoader` has handed `module` out and lets none take its place.
@@ -338,11 +339,13 @@ class _Loader:
 
 
 class _Finder:
-    """Owns `jax` and `jax.*`."""
+    """Owns `jax` and `jax.*`, and what programs see of `jaxlib`."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: Any = None
     ) -> Any:
+        if fullname == "jaxlib":
+            return bindings.spec()
         if fullname != "jax" and not fullname.startswith("jax."):
             return None
         found = target_name(fullname)
@@ -379,6 +382,8 @@ def install() -> None:
             "or run the program with `python -m pullback run script.py`."
         )
     sys.meta_path.insert(0, _finder)
+    if "jaxlib" in sys.modules:
+        bindings.adopt()
     compile_log.LOGGERS.update(_LOGGERS)
 
 
@@ -389,6 +394,8 @@ def uninstall() -> None:
     if is_installed():
         sys.meta_path.remove(_finder)
         compile_log.LOGGERS.update(compile_log.OWN_LOGGERS)
+    if "jaxlib" in sys.modules:
+        bindings.release()
     if "jax" in sys.modules:
         class_names.as_in_pullback()
     for name in _KNOWN_BY_NAME & sys.modules.keys():

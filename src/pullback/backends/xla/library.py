@@ -68,10 +68,10 @@ def include_dir() -> str:
     True
     """
     try:
-        package = importlib.import_module("jaxlib")
+        client = importlib.import_module("jaxlib.xla_client")  # of an installed one, surely
     except ImportError as e:
         raise ImportError(MISSING.format(e)) from None
-    return os.path.join(os.path.dirname(str(package.__file__)), "include")
+    return os.path.join(os.path.dirname(str(client.__file__)), "include")
 
 
 @functools.cache

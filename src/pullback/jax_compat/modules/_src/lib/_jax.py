@@ -6,8 +6,9 @@ from typing import Any
 
 from .....backends.xla.library import mlir_api
 from .....errors import JaxRuntimeError as JaxRuntimeError
-from .....runtime.array import ArrayImpl as ArrayImpl
+from .....runtime.array import Array as Array, ArrayImpl as ArrayImpl
 from .....runtime.devices import Device as Device
+from .....runtime.stub import JitFunction
 from .....sharding import (
     NamedSharding as NamedSharding,
     Sharding as Sharding,
@@ -16,6 +17,11 @@ from .....sharding import (
 from .....tree_util import PyTreeDef as PyTreeDef
 from ..gspmd import GSPMDSharding as GSPMDSharding
 
+PjitFunction = JitFunction
+
 
 def __getattr__(name: str) -> Any:
-    return getattr(mlir_api, name)
+    try:
+        return getattr(mlir_api, name)
+    except ImportError as e:  # guards of libraries expect an AttributeError
+        raise AttributeError(f"module 'jaxlib._jax' has no attribute {name!r} here: {e}") from None

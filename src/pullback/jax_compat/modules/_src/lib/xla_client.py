@@ -6,7 +6,7 @@ from typing import Any
 
 from ..... import errors
 from .....backends.xla.library import xla_client
-from .....runtime.array import ArrayImpl as ArrayImpl
+from .....runtime.array import Array as Array, ArrayImpl as ArrayImpl
 from .....runtime.devices import Device as Device
 from .....sharding import (
     NamedSharding as NamedSharding,
@@ -19,4 +19,9 @@ XlaRuntimeError = errors.JaxRuntimeError
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(xla_client, name)
+    try:
+        return getattr(xla_client, name)
+    except ImportError as e:  # guards of libraries expect an AttributeError
+        raise AttributeError(
+            f"module 'jaxlib.xla_client' has no attribute {name!r} here: {e}"
+        ) from None
