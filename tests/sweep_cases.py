@@ -463,6 +463,11 @@ FAULTS = [
         "the column plus its transpose, which is no matrix that was given",
     ),
     (
+        r"cumulative_prod\(([biu][12]\([^()]*\))",
+        r"cumulative_prod(jnp.sum(\1[..., None], -1)",
+        "short integers keep their width, against the array API standard",
+    ),
+    (
         r"(take\(.*, )(True|b1\([^()]*\))(.*mode='wrap')",
         r"\1jnp.int32(\2)\3",
         "remainders of bools: each index is 0",

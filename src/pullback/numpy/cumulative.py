@@ -132,7 +132,12 @@ def _cumsum_with_promotion(a: Any, axis: Any = None, dtype: Any = None) -> Any:
     return _cumulative(a, "cumulative_sum", lax.cumsum, axis, dtype, None, True)
 
 
+def _cumprod_with_promotion(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+    return _cumulative(a, "cumulative_prod", lax.cumprod, axis, dtype, None, True)
+
+
 _sum_jit = jit(_cumsum_with_promotion, static_argnames=("axis", "dtype"))
+_prod_jit = jit(_cumprod_with_promotion, static_argnames=("axis", "dtype"))
 
 
 def _standard(
@@ -179,16 +184,12 @@ def cumulative_sum(
 def cumulative_prod(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
-    """The running product along `axis`; with `include_initial`, a 1 comes first. Integers keep
-    their width, as in JAX and unlike those of `cumulative_sum`; bools take the default one.
+    """The running product along `axis`; with `include_initial`, a 1 comes first. Short integers
+    become the default ones, as in the array API standard; in JAX they keep their width.
 
     Raises ValueError if an array with more than one axis comes without `axis`.
 
     >>> jnp.cumulative_prod(jnp.array([1, 2, 3]), include_initial=True)
     Array([1, 1, 2, 6], dtype=int32)
     """
-
-    def product(x: Any, axis: int, dtype: Any) -> Any:
-        return _cumulative(x, "cumulative_prod", lax.cumprod, axis, dtype)
-
-    return _standard("cumulative_prod", product, 1, x, axis, dtype, include_initial)
+    return _standard("cumulative_prod", _cumprod_with_promotion, 1, x, axis, dtype, include_initial)
