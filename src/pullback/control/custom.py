@@ -14,12 +14,19 @@ import numpy as np
 from .. import tree
 from ..core.avals import typeof
 from ..core.build import trace_to_jaxpr
-from ..core.jaxpr import ClosedJaxpr, DebugInfo, closed_without_consts, convert_constvars
+from ..core.jaxpr import (
+    ClosedJaxpr,
+    DebugInfo,
+    JaxprEqn,
+    closed_without_consts,
+    convert_constvars,
+)
 from ..core.naming import fun_source_info, names_of_arguments
 from ..core.primitive import Primitive
 from ..core.trace import Tracer, current_trace, use_trace
 from ..errors import UnexpectedTracerError
 from ..primitives.common import as_array
+from ..transforms.partial_eval import dce_closed
 from .common import as_taken
 
 _tree_map = tree.tree_map
@@ -263,4 +270,21 @@ def by_trace(*args: Any, **params: Any) -> Any:
     raise TypeError(
         "internal error in pullback: a custom derivative call is interpreted by the trace, not by "
         "a rule"
+    )
+
+
+def drop_outputs(
+    used: Sequence[bool], eqn: JaxprEqn, rules: Callable[[], dict[str, Any]]
+) -> JaxprEqn | None:
+    """A call without outputs that nobody reads, and without what the function computes for them
+    alone; `rules()` are its rules for the others, which need all inputs."""
+    if not any(used):
+        return None if not eqn.effects else eqn
+    closed, _ = dce_closed(eqn.params["call_jaxpr"], used, True)
+    if closed is eqn.params["call_jaxpr"]:
+        return eqn
+    return eqn.replace(
+        outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u],
+        params={**eqn.params, "call_jaxpr": closed, **rules()},
+        effects=closed.effects,
     )

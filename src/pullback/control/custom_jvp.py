@@ -15,7 +15,6 @@ from ..core.jaxpr import JaxprEqn, jaxpr_as_fun
 from ..core.symbolic import SymbolicZero, Zero, instantiate_zeros
 from ..core.tracebacks import boundary
 from ..core.wrapped import WrappedFun
-from ..transforms.partial_eval import dce_closed
 from .common import check_results, leaf_place, shown_types
 from .custom import (
     CustomCallPrimitive,
@@ -26,6 +25,7 @@ from .custom import (
     by_trace,
     call_abstract_eval,
     check_operand,
+    drop_outputs,
     mismatches,
     name_of,
     names_of_leaves,
@@ -206,19 +206,10 @@ def _selecting(jvp: Callable[..., Any], kept: Sequence[int]) -> Callable[..., An
 
 
 def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
-    """Drops outputs, and what the function computes for them alone; its rule needs all inputs."""
-    if not any(used):
-        return None if not eqn.effects else eqn
-    closed, _ = dce_closed(eqn.params["call_jaxpr"], used, True)
-    if closed is eqn.params["call_jaxpr"]:
-        return eqn
+    """Drops outputs and their tangents."""
     kept = [k for k, u in enumerate(used) if u]
-    rule = _selecting(eqn.params["jvp_jaxpr_fun"], kept)
-    return eqn.replace(
-        outvars=[eqn.outvars[k] for k in kept],
-        params={**eqn.params, "call_jaxpr": closed, "jvp_jaxpr_fun": rule},
-        effects=closed.effects,
-    )
+    rules = lambda: {"jvp_jaxpr_fun": _selecting(eqn.params["jvp_jaxpr_fun"], kept)}
+    return drop_outputs(used, eqn, rules)
 
 
 class CustomJVPCallPrimitive(CustomCallPrimitive):

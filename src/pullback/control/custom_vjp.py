@@ -20,7 +20,6 @@ from ..core.symbolic import SymbolicZero, UndefinedPrimal, Zero, instantiate_zer
 from ..core.tracebacks import boundary
 from ..core.wrapped import WrappedFun
 from ..errors import ForwardDerivativeError
-from ..transforms.partial_eval import dce_closed
 from .common import ArgumentRefs, leaf_names, shown_types
 from .custom import (
     CustomCallPrimitive,
@@ -31,6 +30,7 @@ from .custom import (
     assemble,
     by_trace,
     call_abstract_eval,
+    drop_outputs,
     name_of,
     names_of_leaves,
     shape_and_dtype,
@@ -467,20 +467,16 @@ def _selecting(fwd: Any, bwd: Any, used: Sequence[bool], zeros: Sequence[Any]) -
 
 
 def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
-    """Drops outputs, and what the function computes for them alone; its rules need all inputs."""
-    if not any(used):
-        return None if not eqn.effects else eqn
-    closed, _ = dce_closed(eqn.params["call_jaxpr"], used, True)
-    if closed is eqn.params["call_jaxpr"]:
-        return eqn
-    no_ct = _symbolic_zero if eqn.params["symbolic_zeros"] else _zeros
-    zeros = [partial(no_ct, a.to_ct_aval()) for a in eqn.params["call_jaxpr"].out_avals]
-    fwd, bwd = _selecting(eqn.params["fwd_jaxpr_thunk"], eqn.params["bwd"], used, zeros)
-    return eqn.replace(
-        outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u],
-        params={**eqn.params, "call_jaxpr": closed, "fwd_jaxpr_thunk": fwd, "bwd": bwd},
-        effects=closed.effects,
-    )
+    """Drops outputs and their cotangents."""
+
+    def rules() -> dict[str, Any]:
+        params = eqn.params
+        no_ct = _symbolic_zero if params["symbolic_zeros"] else _zeros
+        zeros = [partial(no_ct, a.to_ct_aval()) for a in params["call_jaxpr"].out_avals]
+        fwd, bwd = _selecting(params["fwd_jaxpr_thunk"], params["bwd"], used, zeros)
+        return {"fwd_jaxpr_thunk": fwd, "bwd": bwd}
+
+    return drop_outputs(used, eqn, rules)
 
 
 custom_vjp_call_p = CustomVJPCallPrimitive(
