@@ -61,6 +61,17 @@ made.delete()
 assert made._arrays is None
 refused("Array has been deleted", made._check_if_deleted, RuntimeError)
 refused("called on deleted or donated buffer", made.on_device_size_in_bytes, RuntimeError)
+host = np.arange(8, dtype="float32")  # NumPy's memory need not lie where XLA has its own
+first, second = (jax.device_put(host, d) for d in devices[:2])
+moved = jnp.from_dlpack(first, device=devices[1])
+assert moved.devices() == {devices[1]}
+assert moved.unsafe_buffer_pointer() != first.unsafe_buffer_pointer()
+for x in (first, host):
+    refused("requires a copy since the source device is",
+            lambda: jnp.from_dlpack(x, device=devices[1], copy=False))
+refused("onto a singular device", lambda: jnp.from_dlpack(host, device=NamedSharding(many, P())))
+assert first.__dlpack__(dl_device=(1, 1)) and second.__dlpack__(dl_device=(1, 1), copy=False)
+refused("which requires a copy", lambda: first.__dlpack__(dl_device=(1, 1), copy=False))
 assert not hasattr(jax, "jax")
 assert dtypes.lattice_result_type("bool", float) == (np.dtype("float32"), True)
 """

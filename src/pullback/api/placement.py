@@ -22,7 +22,7 @@ from ..primitives.keys import PRNGKeyArray
 from ..primitives.sharding import reshard_p, sharding_constraint_p
 from ..runtime.array import ArrayImpl, make_array
 from ..runtime.commitment import check_stays, name_shardings
-from ..runtime.devices import Device, default_backend
+from ..runtime.devices import Device, default_backend, devices
 from ..runtime.dispatch import to_array
 from ..runtime.layouts import Format, Layout
 from ..runtime.meshes import AxisType, get_abstract_mesh, get_mesh, mesh_here, named_mesh
@@ -651,6 +651,20 @@ def lying_whole(x: Any) -> Any:
     if lies is None:
         return x
     return resharded(x, lies.update(spec=PartitionSpec(*[None] * x.aval.ndim)))
+
+
+def elsewhere(device: Any) -> bool:
+    """Does a `device` argument mean another device than the first, whose memory is the host's?"""
+    asked = _sharding(_target(device))
+    if asked is None:
+        return False
+    if len(asked.device_set) > 1:
+        raise ValueError(
+            "from_dlpack can only unpack a dlpack tensor onto a singular device, but a Sharding "
+            f"with {len(asked.device_set)} devices was provided. Fix: device_put(from_dlpack(x), "
+            "sharding)."
+        )
+    return asked.device_set != {devices()[0]}
 
 
 def placed(x: Any, device: Any, *, filled: bool = False) -> Any:

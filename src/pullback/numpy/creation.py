@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, lax
-from ..api.placement import check_one_place, lay_out, placed
+from ..api.placement import check_one_place, elsewhere, lay_out, placed
 from ..core.avals import ShapedArray, typeof
 from ..core.build import array_of, staged
 from ..core.dims import DimExpr
@@ -21,6 +21,7 @@ from ..primitives.dims import dim_as_value_p
 from ..primitives.keys import is_key_dtype
 from ..runtime.array import ArrayImpl, make_array
 from ..runtime.capsules import view_of
+from ..runtime.devices import devices
 from .manipulation import broadcast_to
 from .util import (
     check_arraylike,
@@ -705,11 +706,20 @@ def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) ->
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
     """An array of what another library exports through DLPack, over the same memory unless a copy
-    is asked for or needed; with `copy=False` a needed one raises ValueError.
+    is asked for or needed, as for another `device` than the first; with `copy=False` a needed one
+    raises ValueError.
 
     >>> jnp.from_dlpack(np.arange(3, dtype=np.float32))
     Array([0., 1., 2.], dtype=float32)
     """
+    if device is not None and elsewhere(device):
+        if copy is False:
+            raise ValueError(
+                f"Specified device={device!r} which requires a copy since the source device is "
+                f"{devices()[0]!r}, however copy=False. Set copy=True or copy=None to perform the "
+                "requested operation."
+            )
+        copy = True  # what is written to the exporter's memory later does not reach that device
     view = view_of(x, copy)
     if not copy and dtypes.canonicalize_dtype(view.dtype) == view.dtype:
         # However small: who exports it may count on one memory.

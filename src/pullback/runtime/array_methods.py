@@ -29,6 +29,7 @@ from pullback.runtime.array import (
     twin,
     wait,
 )  # fmt: skip
+from pullback.runtime.devices import devices
 from pullback.runtime.memory import engine
 from pullback.runtime.native_layout import SCALAR_CODES
 
@@ -266,6 +267,25 @@ class _Writable:
         }
 
 
+def _copied_for(self: Any, dl_device: Any, copy: bool | None) -> bool | None:
+    """Whether an array is copied that is exported to one of our devices: to another one it is."""
+    kind, number = map(int, dl_device)
+    if kind != DLDeviceType.kDLCPU.value or not 0 <= number < len(devices()):
+        raise BufferError(
+            f"an array on the CPU cannot be exported to the DLPack device {dl_device}"
+        )
+    target = devices()[number]
+    if target in self.devices():
+        return copy
+    if copy is False:
+        raise ValueError(
+            f"Specified device={target!r} which requires a copy since the source device is "
+            f"{self.device!r}, however copy=False. Set copy=True or copy=None to perform the "
+            "requested operation."
+        )
+    return True
+
+
 def __dlpack__(
     self: Any,
     *,
@@ -283,10 +303,8 @@ def __dlpack__(
             f"array with a Sharding over {count} devices was provided. Fix: "
             "x.addressable_shards[k].data is the part of one device."
         )
-    if dl_device is not None and tuple(map(int, dl_device)) != (1, 0):
-        raise BufferError(
-            f"an array on the CPU cannot be exported to the DLPack device {dl_device}"
-        )
+    if dl_device is not None:
+        copy = _copied_for(self, dl_device, copy)
     if stream is not None:
         raise errors.JaxRuntimeError(
             f"UNIMPLEMENTED: arrays on the CPU have no streams, got stream={stream!r}. Fix: "
