@@ -65,6 +65,13 @@ def test_odeint_closes_over_values() -> None:
     np.testing.assert_allclose(pb.grad(end)(1.0), -2 * np.exp(-2), rtol=1e-3)
 
 
+def test_times_of_more_bits_than_values() -> None:
+    with pb.enable_x64(True):
+        start, times = np.float32(1), TIMES.astype(np.float64)
+        out = pb.eval_shape(lambda: ode.odeint(lambda y, t: -y, start, times))
+        assert (out.dtype, out.shape) == (np.float32, times.shape)
+
+
 @pytest.mark.parametrize(
     "call",
     (

@@ -86,7 +86,8 @@ def interp_fit_dopri(y0: Any, y1: Any, k: Any, dt: Any) -> Any:
     >>> ode.interp_fit_dopri(y0, y1, k, h)[-1]
     Array([1.], dtype=float32)
     """
-    y_mid = y0 + dt.astype(y0.dtype) * jnp.dot(jnp.array(_MIDDLE, dt.dtype), k)
+    middle = jnp.array(_MIDDLE, dt.dtype).astype(k.dtype)  # times may be of more bits than values
+    y_mid = y0 + dt.astype(y0.dtype) * jnp.dot(middle, k)
     return jnp.asarray(fit_4th_order_polynomial(y0, y1, y_mid, k[0], k[-1], dt))
 
 
