@@ -227,6 +227,12 @@ outside.
 
 {drawn}
 
+What is known of the rest: `multivariate_normal` and `orthogonal` of float16 and bfloat16 are errors
+in JAX ("other"), whose LAPACK knows neither; rows of more than 4096 numbers in all (`dirichlet,
+6000`) have their exponentials from a library that JAX's compiler calls, YNNPACK; and where all is
+one number (`wald` of shape `()`, whose difference then magnifies it) that compiler multiplies
+constants with each other beforehand, the 2 of a normal number's root too.
+
 | sampler | eagerly | in | in a jit | in | JAX in a jit from JAX |
 | --- | ---: | --- | ---: | --- | ---: |
 {rows}
