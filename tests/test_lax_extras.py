@@ -541,6 +541,18 @@ def test_generators_count(dtype: str, shape: Any, state: Any) -> None:
     same(program, "")
 
 
+def test_generators_refuse_negative_sizes() -> None:
+    """They asked for memory of so many bytes."""
+    key = pb.random.key(0, impl="rbg")
+    for draw in (
+        lambda: pb.lax.rng_bit_generator(np.uint32([1, 2, 3, 4]), (2, -9)),
+        lambda: pb.lax.rng_uniform(0.0, 1.0, (-3,)),
+        lambda: pb.random.uniform(key, (-3,)),
+    ):
+        with pytest.raises(TypeError, match="shape must have every element be nonnegative"):
+            draw()
+
+
 def test_bits_in_loops_are_native() -> None:
     """A sampler that rejects drew each bit by a call into Python: 22 s for 10,000 gamma numbers."""
     key = pb.random.key(0, impl="rbg")

@@ -20,6 +20,7 @@ from .common import (
     asked_layout,
     broadcast_dims,
     canonical_shape,
+    check_nonnegative,
     requested_dtype,
     size_of,
     zero_of,
@@ -447,6 +448,7 @@ def _generator_aval(
             "rng_bit_generator takes a key of shape uint32[4] or uint64[2], got "
             f"{state.str_short()}"
         )
+    check_nonnegative("rng_bit_generator", "shape", shape)
     return [state, ShapedArray(shape, dtype)]
 
 
@@ -517,6 +519,7 @@ def _rng_uniform_aval(a: Any, b: Any, *, shape: Any) -> ShapedArray:
         raise ValueError(
             f"Arguments to rng_uniform must be scalars; got shapes {a.shape} and {b.shape}."
         )
+    check_nonnegative("rng_uniform", "shape", shape)
     return ShapedArray(shape, a.dtype)
 
 
