@@ -423,3 +423,10 @@ def test_indices_and_shifts_may_be_objects_that_are_arrays() -> None:
     assert pnp.roll(Held([1, 2, 3]), Held([1])).tolist() == [3, 1, 2]
     assert pnp.insert(Held([1, 2, 3]), Held(1), Held([9])).tolist() == [1, 9, 2, 3]
     assert pnp.linalg.matrix_transpose(Held([[1, 2]])).tolist() == [[1], [2]]
+
+
+def test_lists_stand_for_what_is_no_number() -> None:
+    for _, m in BOTH:
+        x = m.array([np.inf, 1.0, np.nan, -np.inf])
+        got = m.nan_to_num(x, nan=[1, 2, 3, 4], posinf=(5.0,), neginf=[[6.0], [7.0]])
+        assert got.tolist() == [[5, 1, 3, 6], [5, 1, 3, 7]]

@@ -233,9 +233,14 @@ def _nan_to_num(
     info = dtypes.finfo(dtype)
     posinf = info.max if posinf is None else posinf
     neginf = info.min if neginf is None else neginf
-    out = select_where(lax.ne(x, x), to_type(nan, dtype, False), x)
-    out = select_where(lax.eq(out, literal(out, np.inf)), to_type(posinf, dtype, False), out)
-    return select_where(lax.eq(out, literal(out, -np.inf)), to_type(neginf, dtype, False), out)
+    # A replacement may be a list of numbers, too.
+    nan, posinf, neginf = (
+        to_type(creation.asarray(v) if isinstance(v, list | tuple) else v, dtype, False)
+        for v in (nan, posinf, neginf)
+    )
+    out = select_where(lax.ne(x, x), nan, x)
+    out = select_where(lax.eq(out, literal(out, np.inf)), posinf, out)
+    return select_where(lax.eq(out, literal(out, -np.inf)), neginf, out)
 
 
 _nan_to_num.__name__ = "nan_to_num"
