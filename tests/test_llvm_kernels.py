@@ -277,6 +277,49 @@ def test_gather(isa, masked, dtype):
     check(gather_kernel(dtype, masked), [a, idx, np.zeros(77, "f4")], [77, 100], isa)
 
 
+def rows_kernel(dtype, count, computed):
+    """Rows of so many numbers from places that an array says, as they are or each a sum with the
+    number before."""
+    n, m, size, i = var("n"), var("m"), var("size"), var("i")
+    a, idx, o = (
+        Buf("a", dtype, (m,), "in"),
+        Buf("idx", "i64", (n,), "in"),
+        Buf("o", dtype, (size,), "out"),
+    )
+    j, first, into = var("j"), var("first"), var("into")
+    width = Const(count, "i64")
+    body = [Load(j, idx, (i,)), Let(first, "mul", (j, width)), Let(into, "mul", (i, width))]
+    before = None
+    for k in range(count):
+        place, there = (var(f"{name}{k}") for name in ("place", "there"))
+        value, total = (var(f"{name}{k}", dtype) for name in ("value", "total"))
+        body += [
+            Let(place, "add", (first, Const(k, "i64"))),
+            Load(value, a, (place,)),
+            Let(total, "add", (value, before or value)),
+            Let(there, "add", (into, Const(k, "i64"))),
+            Store(o, (there,), total if computed else value),
+        ]
+        before = value
+    return Kernel("rows", (a, idx, o), (n, m, size), (), (loop(i, n, "vector", *body),))
+
+
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize("count", [3, 8, 11])
+def test_rows_at_places_are_loaded_whole(isa, count, computed):
+    """And stored whole, where they are only moved: no number is taken apart from the others."""
+    rng = np.random.default_rng(count)
+    for dtype, kind in (("f32", "f4"), ("f64", "f8"), ("i8", "i1")):
+        a, idx = rng.integers(-50, 50, 40 * count).astype(kind), rng.integers(0, 40, 77)
+        kernel = rows_kernel(dtype, count, computed)
+        arrays = [a, idx, np.zeros(77 * count, kind)]
+        check(kernel, arrays, [77, 40 * count, 77 * count], isa)
+    text, _ = emit_module(rows_kernel("f32", count, computed), isa)
+    whole = min(isa.lanes(4), 2 if count == 3 else 8)
+    assert f"load <{whole} x float>" in text or (isa.gathers and computed and count == 3)
+    assert not re.search(r"insertelement <\d+ x float>", text)
+
+
 def test_masked_gather_from_an_empty_buffer(isa):
     out = np.zeros(33, "f4")
     run_kernel(

@@ -590,6 +590,15 @@ def test_short_rows_of_any_type_run_in_lanes_across_them(dtype, few):
     np.testing.assert_array_equal(above(x, row), plain > np.arange(few).astype(plain.dtype))
 
 
+@pytest.mark.parametrize("width", [20, 100])
+def test_rows_from_anywhere_are_moved_once_each(width):
+    """Not once for every vector of columns: each time they would come from far away again."""
+    x, i = numbers(300, width), np.arange(1000) % 301 - 150
+    (kernel,) = program(lambda x, i: x[i], x, i).kernels
+    assert "seq" not in show_kernel(kernel)
+    np.testing.assert_array_equal(pb.jit(lambda x, i: x[i])(x, i), x[i])
+
+
 def test_bytes_far_apart_are_not_code_for_each_of_many_lanes():
     """Some loads of single bytes for each lane: more lanes are more code, and gain nothing."""
     x = np.random.default_rng(0).random((1000, 9, 9)) < 0.4

@@ -216,7 +216,7 @@ def _emit_folded(b: Builder, nest: Nest) -> bool:
     phases, in_memory = _phases(nest)
     if any(p.tail or p.reds for p in phases):
         return False
-    parallel = nest.work > (LANES_WORK if b.repeated and not _picks(nest) else PARALLEL_WORK)
+    parallel = nest.work > (LANES_WORK if b.repeated and not _picks(members) else PARALLEL_WORK)
 
     def body(indices: list[Index]) -> None:
         idx: list[Index] = []
@@ -253,7 +253,7 @@ def _emit_apart(b: Builder, nest: Nest) -> None:
             and (nest.lanes or not any(m.kind == "red" for m in members))
         )
     )
-    quick = lanes and b.repeated and not _picks(nest)
+    quick = lanes and b.repeated and not _picks(members)
     parallel = nest.work > (LANES_WORK if quick else PARALLEL_WORK)
     phases, in_memory = _phases(nest)
     if narrow or across:
@@ -299,6 +299,8 @@ def _short_rows(extents: Sequence[int], members: Sequence[Node]) -> bool:
     if len(extents) != 2 or extents[0] < FEW_ROWS or not 8 < extents[1] < 8 * WORDS:
         return False
     columns, rest = extents[1], extents[1] % WORDS
+    if columns > WORDS and _picks(members, "of_rows"):
+        return False  # each would be fetched from somewhere for every vector of columns
     if sum(m.cost for m in members) > CHEAP:
         return rest > 0
     return 0 < rest and columns < 4 * WORDS and (rest <= 12 or columns > 2 * WORDS)
@@ -342,13 +344,13 @@ def _emit_short_rows(
     return False
 
 
-def _picks(nest: Nest) -> bool:
+def _picks(members: Sequence[Node], what: str = "one_by_one") -> bool:
     """Whether elements are picked one by one from somewhere, which takes far longer in lanes than
-    arithmetic does."""
-    stack, seen = list(nest.members), set(nest.members)
+    arithmetic does; or whole rows are."""
+    stack, seen = list(members), set(members)
     while stack:
         node = stack.pop()
-        if getattr(node.at, "one_by_one", False):
+        if getattr(node.at, what, False):
             return True
         inner = {dep for dep, _ in node.deps if not dep.root} - seen
         seen |= inner

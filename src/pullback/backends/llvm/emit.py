@@ -10,7 +10,7 @@ widened code.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from pullback.backends.llvm import arith
@@ -42,6 +42,13 @@ from pullback.backends.llvm.convert import (
 from pullback.backends.llvm.forwarded import NONE, write_around
 from pullback.backends.llvm.library import emit_library_call
 from pullback.backends.llvm.literals import BITS as TYPE_BITS
+from pullback.backends.llvm.rows_anywhere import (
+    Rows,
+    fills,
+    load_rows_at,
+    store_whole,
+    worth_turning,
+)
 from pullback.backends.llvm.short_index import Short, short_place, shorten
 from pullback.backends.llvm.table import ERROR_CODE, ERROR_EQUATION, TABLE, function_offset
 from pullback.backends.llvm.target import Target
@@ -135,6 +142,7 @@ class Emitter:
         self.hot = False  # has loops of its own, not outlined ones
         self.ready: set[Buf] = set()  # scratch that was taken before the loop whose body has it
         self.sums: dict[Atom, Total] = {}  # of indices that are sums: their terms
+        self.anywhere: dict[tuple[Atom, ...], Rows] = {}  # rows that lanes have loaded
         self.short: dict[Atom, Short] = {}  # the lower words of indices in lanes
         self.tables: Tables = NO_TABLES  # what the current loop looks up in registers
         self.kept: dict[Buf, tuple[Any, Val]] = {}  # what scratch was last given, and where
@@ -194,6 +202,7 @@ class Emitter:
         wide = self.lanes > 1 and self.mask is None
         rows = side_by_side(stmts, self.sums) if wide else {}  # type: ignore[arg-type]
         read = read_side_by_side(stmts, lambda: self.sums) if wide else {}  # type: ignore
+        moved = {tuple(s.value for s in group) for group in rows.values()} if read else set()
         late: set[Store] = set()
         taken: set[Load] = set()
         between = self.module.between
@@ -219,7 +228,7 @@ class Emitter:
                 self.statement(first)
             if kind is Load:
                 if s not in taken:
-                    taken |= self.row(read.get(s, ()), s)  # type: ignore[arg-type]
+                    taken |= self.row(read.get(s, ()), s, moved)  # type: ignore[arg-type]
             elif kind is Store and self.lanes > 1 and self.mask is None and s.mask is None:  # type: ignore[union-attr]
                 waiting = s  # type: ignore[assignment]
             else:
@@ -275,6 +284,11 @@ class Emitter:
         first = group[0]
         base, at = self.place(first.buf, first.index)
         size = storage_bytes(first.buf.dtype)
+        moved = self.anywhere.get(tuple(s.value for s in group))
+        if moved is not None and fills(at, moved):
+            self.kept.pop(first.buf, None)
+            store_whole(self.b, first.buf.dtype, base, at.base, moved)
+            return
         if (
             not isinstance(at, Lin)
             or at.n == 1
@@ -287,9 +301,10 @@ class Emitter:
         self.kept.pop(first.buf, None)
         store_rows(self.b, first.buf.dtype, base, at, [self.val(s.value) for s in group])
 
-    def row(self, group: Sequence[Load], s: Load) -> set[Load]:
+    def row(self, group: Sequence[Load], s: Load, moved: Container[tuple[Atom, ...]]) -> set[Load]:
         """A load; with it those of neighbouring places, where they fill the stride: whole vectors
-        of memory are taken apart. Which were done."""
+        of memory are taken apart. Or where each lane has a row of its own. Which were done.
+        `moved`: what is stored side by side."""
         if group:
             base, at = self.place(s.buf, s.index)
             brief = scattered_briefly(self.b, storage_bytes(s.buf.dtype), at.n)
@@ -297,6 +312,13 @@ class Emitter:
                 begin = Lin(at.base - group.index(s), at.stride, at.n, at.width)
                 values = load_rows(self.b, s.buf.dtype, base, begin, len(group))
                 self.env.update(zip((one.out for one in group), values, strict=True))
+                return set(group)
+            outs = tuple(one.out for one in group)
+            self.anywhere.pop(outs, None)
+            if isinstance(at, Val) and worth_turning(self.b, at, outs, moved):
+                rows = load_rows_at(self.b, s.buf.dtype, base, at, group.index(s), len(group))
+                self.anywhere[outs] = rows
+                self.env.update(zip(outs, rows.values, strict=True))
                 return set(group)
         self.load(s)
         return {s}

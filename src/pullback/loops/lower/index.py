@@ -117,6 +117,7 @@ def _gather(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> No
     if math.prod(shape) <= x.size:
         at.once = x  # type: ignore[attr-defined]
     at.one_by_one = len(shape) - 1 not in offset  # type: ignore[attr-defined]
+    at.of_rows = len(shape) - 1 in offset  # type: ignore[attr-defined]
     mapped = set(d.start_index_map)
     axes: list[int | None] = [None] * len(x.shape)
     for k, j in zip(window, offset, strict=True):
