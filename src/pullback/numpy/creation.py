@@ -20,7 +20,7 @@ from ..primitives.convert import convert_weak, copy_p, warn_of_real_parts
 from ..primitives.dims import dim_as_value_p
 from ..primitives.keys import is_key_dtype
 from ..runtime.array import ArrayImpl, make_array
-from ..runtime.capsules import view_of
+from ..runtime.capsules import check_copied, view_of
 from ..runtime.devices import devices
 from .manipulation import broadcast_to
 from .util import (
@@ -713,12 +713,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     Array([0., 1., 2.], dtype=float32)
     """
     if device is not None and elsewhere(device):
-        if copy is False:
-            raise ValueError(
-                f"Specified device={device!r} which requires a copy since the source device is "
-                f"{devices()[0]!r}, however copy=False. Set copy=True or copy=None to perform the "
-                "requested operation."
-            )
+        check_copied(device, devices()[0], copy)
         copy = True  # what is written to the exporter's memory later does not reach that device
     view = view_of(x, copy)
     if not copy and dtypes.canonicalize_dtype(view.dtype) == view.dtype:

@@ -277,12 +277,7 @@ def _copied_for(self: Any, dl_device: Any, copy: bool | None) -> bool | None:
     target = devices()[number]
     if target in self.devices():
         return copy
-    if copy is False:
-        raise ValueError(
-            f"Specified device={target!r} which requires a copy since the source device is "
-            f"{self.device!r}, however copy=False. Set copy=True or copy=None to perform the "
-            "requested operation."
-        )
+    capsules.check_copied(target, self.device, copy)
     return True
 
 

@@ -93,3 +93,13 @@ def view_of(exporter: Any, copy: bool | None = None) -> np.ndarray[Any, Any]:
             "perform the requested operation."
         )
     return np.asarray(x, canonical)
+
+
+def check_copied(asked: Any, lies: Any, copy: bool | None) -> None:
+    """Raises ValueError where `copy` is False and an array goes to another device than its own."""
+    if copy is False:
+        raise ValueError(
+            f"Specified device={asked!r} which requires a copy since the source device is "
+            f"{lies!r}, however copy=False. Set copy=True or copy=None to perform the requested "
+            "operation."
+        )
